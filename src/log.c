@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_MAX_BYTES = 2048, TEXT_MAX_BYTES = 400, TEXT_SLOTS = 4 };
+
+static enum log_level max_level = LOG_LEVEL_INFO;
+static char last_line[LINE_MAX_BYTES];
+static unsigned repeats;
+
+void log_set_level(enum log_level level)
+{
+    max_level = level;
+}
+
+/* A log line must never end the process: a broken stderr is the supervisor's problem, not ours. */
+static void put(enum log_level level, const char *line)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    static const char *const priorities[] = {"<3>", "<4>", "<6>", "<7>"};
+    char out[LINE_MAX_BYTES + 64];
+    int len;
+    if (getenv("JOURNAL_STREAM") != NULL) {
+        len = snprintf(out, sizeof(out), "%slevel=%s %s\n", priorities[level], names[level], line);
+    } else {
+        struct timespec now;
+        struct tm utc;
+        char stamp[32];
+        clock_gettime(CLOCK_REALTIME, &now);
+        gmtime_r(&now.tv_sec, &utc);
+        strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &utc);
+        len = snprintf(out, sizeof(out), "time=%s.%03ldZ level=%s %s\n", stamp,
+                       now.tv_nsec / 1000000, names[level], line);
+    }
+    if (len > 0 && write(STDERR_FILENO, out, (size_t)len) < 0)
+        return;
+}
+
+void log_write(enum log_level level, const char *event, const char *format, ...)
+{
+    if (level > max_level)
+        return;
+    char line[LINE_MAX_BYTES];
+    int used = snprintf(line, sizeof(line), "event=%s ", event);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + used, sizeof(line) - (size_t)used, format, args);
+    va_end(args);
+    if (strcmp(line, last_line) == 0) {
+        repeats++;
+        return;
+    }
+    if (repeats > 0) {
+        char note[64];
+        snprintf(note, sizeof(note), "event=repeated times=%u", repeats);
+        put(LOG_LEVEL_INFO, note);
+        repeats = 0;
+    }
+    memcpy(last_line, line, sizeof(line));
+    put(level, line);
+}
+
+const char *log_text(const char *text)
+{
+    static char slots[TEXT_SLOTS][TEXT_MAX_BYTES + 4];
+    static unsigned next;
+    char *out = slots[next++ % TEXT_SLOTS];
+    size_t len = 0;
+    out[len++] = '"';
+    for (; *text != '\0' && len < TEXT_MAX_BYTES; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            out[len++] = '\\';
+        out[len++] = c < 0x20 ? ' ' : (char)c;
+    }
+    out[len++] = '"';
+    out[len] = '\0';
+    return out;
+}
