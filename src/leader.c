@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * connect (ingest) -> lock -> schema -> lead -> connect (reader, control) -> parked rows -> term.
+ * Each arrow is a callback; any failure is leader_end_term.
+ */
+#include "leader.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "migrate.h"
+#include "retry.h"
+
+enum {
+    RETRY_BASE_MS = 50,
+    RETRY_CAP_MS = 5000,
+    STANDBY_LOOK_MS = 500,
+    LOCK_LOOK_MS = 100,
+    LOCK_LOOKS = 10, /* our own last backend may hold the lock for a moment */
+};
+
+struct leader {
+    struct event_base *base;
+    struct leader_events events;
+    enum leader_state state;
+    int64_t since_us;
+    char error[512];
+    char *instance;
+    char *conninfo;
+    struct term term;
+    struct store_lead_row lead;
+    struct pg *ingest;
+    struct pg *reader;
+    struct pg *control;
+    struct migrate *migrate;
+    struct event *timer; /* the pause, or a standby's next look */
+    unsigned failures;
+    unsigned looks; /* for the lock, on this connection */
+    bool known;     /* the schema was there once */
+    bool stopped;
+};
+
+static void set_state(struct leader *leader, enum leader_state state)
+{
+    if (leader->state == state)
+        return;
+    leader->state = state;
+    leader->since_us = clock_wall_us();
+}
+
+static void after(struct leader *leader, int64_t delay_ms)
+{
+    struct timeval delay = {delay_ms / 1000, (delay_ms % 1000) * 1000};
+    evtimer_add(leader->timer, &delay);
+}
+
+static void on_ready(void *arg, struct pg *pg);
+static void on_lost(void *arg, struct pg *pg, const struct err *err);
+static void on_timer(evutil_socket_t fd, short what, void *arg);
+
+struct leader *leader_new(struct event_base *base, struct evdns_base *dns, const char *instance,
+                          const struct leader_events *events)
+{
+    struct leader *leader = mem_zalloc(sizeof(*leader));
+    const struct pg_events pg_events = {on_ready, on_lost, leader};
+    leader->base = base;
+    leader->events = *events;
+    leader->instance = mem_strdup(instance);
+    leader->since_us = clock_wall_us();
+    leader->ingest = pg_new(base, dns, "foldd ingest", store_setup_ingest, &pg_events);
+    leader->reader = pg_new(base, dns, "foldd reader", store_setup_reader, &pg_events);
+    leader->control = pg_new(base, dns, "foldd control", store_setup_control, &pg_events);
+    leader->timer = evtimer_new(base, on_timer, leader);
+    return leader;
+}
+
+void leader_free(struct leader *leader)
+{
+    if (leader == NULL)
+        return;
+    migrate_cancel(leader->migrate);
+    pg_free(leader->ingest);
+    pg_free(leader->reader);
+    pg_free(leader->control);
+    event_free(leader->timer);
+    free(leader->instance);
+    free(leader->conninfo);
+    free(leader);
+}
+
+static void close_all(struct leader *leader)
+{
+    migrate_cancel(leader->migrate);
+    leader->migrate = NULL;
+    pg_close(leader->ingest);
+    pg_close(leader->reader);
+    pg_close(leader->control);
+    evtimer_del(leader->timer);
+}
+
+void leader_end_term(struct leader *leader, const struct err *err)
+{
+    if (leader->stopped)
+        return;
+    bool led = leader->state == LEADER_LEADING;
+    /* One line per change: the same failure again and again is said once. */
+    if (led || strcmp(leader->error, err->message) != 0)
+        log_warning(led ? "term_over" : "database_unavailable", "epoch=%lld sqlstate=%s error=%s",
+                    (long long)leader->term.epoch, err->sqlstate, log_text(err->message));
+    snprintf(leader->error, sizeof(leader->error), "%s", err->message);
+    close_all(leader);
+    set_state(leader, LEADER_DOWN);
+    leader->failures = led ? 1 : leader->failures + 1;
+    after(leader, retry_delay_ms(RETRY_BASE_MS, RETRY_CAP_MS, leader->failures, arc4random()));
+    if (led)
+        leader->events.on_term_end(leader->events.arg);
+}
+
+static void fatal(struct leader *leader, const struct err *err)
+{
+    struct err copy = *err;
+    bool led = leader->state == LEADER_LEADING;
+    leader_stop(leader);
+    if (led)
+        leader->events.on_term_end(leader->events.arg);
+    leader->events.on_fatal(leader->events.arg, &copy);
+}
+
+static void on_lost(void *arg, struct pg *pg, const struct err *err)
+{
+    struct err wrapped = *err;
+    err_wrap(&wrapped, "%s", pg_name(pg));
+    leader_end_term(arg, &wrapped);
+}
+
+static void on_parked(void *arg, const PGresult *result, const struct err *err)
+{
+    struct leader *leader = arg;
+    if (result == NULL) {
+        leader_end_term(leader, err);
+        return;
+    }
+    set_state(leader, LEADER_LEADING);
+    leader->error[0] = '\0';
+    leader->failures = 0;
+    log_info("leading", "epoch=%lld head=%lld cursor=%lld parked=%d", (long long)leader->term.epoch,
+             (long long)leader->lead.head, (long long)leader->lead.cursor, store_row_count(result));
+    leader->events.on_term(leader->events.arg, &leader->lead, result);
+}
+
+static void on_lead(void *arg, const PGresult *result, const struct err *err)
+{
+    struct leader *leader = arg;
+    if (result == NULL) {
+        leader_end_term(leader, err);
+        return;
+    }
+    leader->lead = store_lead_row(result);
+    leader->term.epoch = leader->lead.epoch;
+    if (leader->lead.cursor > leader->lead.head) {
+        struct err ahead;
+        err_set(
+            &ahead, ERR_FATAL,
+            "the cursor (%lld) is ahead of the log's head (%lld): this database is a mixture of "
+            "two backups; restore both tables from one, or set foldd.cursor back to 0 to fold "
+            "the whole log again",
+            (long long)leader->lead.cursor, (long long)leader->lead.head);
+        fatal(leader, &ahead);
+        return;
+    }
+    pg_open(leader->reader, leader->conninfo);
+    pg_open(leader->control, leader->conninfo);
+}
+
+static void on_migrated(void *arg, enum migrate_outcome outcome, const struct err *err)
+{
+    struct leader *leader = arg;
+    leader->migrate = NULL;
+    if (outcome == MIGRATE_FAILED) {
+        if (err->class == ERR_FATAL)
+            fatal(leader, err);
+        else
+            leader_end_term(leader, err);
+        return;
+    }
+    leader->known = true;
+    snprintf(leader->term.token, sizeof(leader->term.token), "%08x%08x%08x%08x", arc4random(),
+             arc4random(), arc4random(), arc4random());
+    store_lead(leader->ingest, leader->term.token, leader->instance, on_lead, leader);
+}
+
+static void stand_by(struct leader *leader)
+{
+    if (++leader->looks < LOCK_LOOKS) {
+        after(leader, LOCK_LOOK_MS);
+        return;
+    }
+    if (leader->state != LEADER_STANDBY)
+        log_info("standing_by", "reason=%s", log_text("another foldd leads this database"));
+    set_state(leader, LEADER_STANDBY);
+    snprintf(leader->error, sizeof(leader->error), "another instance leads");
+    after(leader, STANDBY_LOOK_MS);
+}
+
+static void on_try_lock(void *arg, const PGresult *result, const struct err *err)
+{
+    struct leader *leader = arg;
+    if (result == NULL) {
+        leader_end_term(leader, err);
+        return;
+    }
+    if (!store_try_lock_row(result)) {
+        stand_by(leader);
+        return;
+    }
+    set_state(leader, LEADER_RISING);
+    leader->migrate = migrate_start(leader->ingest, leader->known ? MIGRATE_EXPECT : MIGRATE_CREATE,
+                                    on_migrated, leader);
+}
+
+static void on_ready(void *arg, struct pg *pg)
+{
+    struct leader *leader = arg;
+    if (pg == leader->ingest)
+        store_try_lock(pg, on_try_lock, leader);
+    else if (pg_is_ready(leader->reader) && pg_is_ready(leader->control))
+        store_parked(leader->control, on_parked, leader);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct leader *leader = arg;
+    (void)fd;
+    (void)what;
+    if (pg_is_ready(leader->ingest)) {
+        store_try_lock(leader->ingest, on_try_lock, leader);
+        return;
+    }
+    leader->looks = 0;
+    set_state(leader, LEADER_RISING);
+    pg_open(leader->ingest, leader->conninfo);
+}
+
+void leader_start(struct leader *leader, const char *conninfo)
+{
+    bool first = leader->conninfo == NULL;
+    free(leader->conninfo);
+    leader->conninfo = mem_strdup(conninfo);
+    if (first)
+        on_timer(-1, 0, leader);
+}
+
+void leader_hurry(struct leader *leader)
+{
+    if (leader->state != LEADER_DOWN || leader->conninfo == NULL || leader->stopped)
+        return;
+    evtimer_del(leader->timer);
+    on_timer(-1, 0, leader);
+}
+
+void leader_stop(struct leader *leader)
+{
+    close_all(leader);
+    set_state(leader, LEADER_DOWN);
+    leader->stopped = true;
+}
+
+enum leader_state leader_state(const struct leader *leader)
+{
+    return leader->state;
+}
+
+const char *leader_error(const struct leader *leader)
+{
+    return leader->error;
+}
+
+int64_t leader_since_us(const struct leader *leader)
+{
+    return leader->since_us;
+}
+
+const struct term *leader_term(const struct leader *leader)
+{
+    return &leader->term;
+}
+
+struct pg *leader_ingest(struct leader *leader)
+{
+    return leader->ingest;
+}
+
+struct pg *leader_reader(struct leader *leader)
+{
+    return leader->reader;
+}
+
+struct pg *leader_control(struct leader *leader)
+{
+    return leader->control;
+}

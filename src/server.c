@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+#include "server.h"
+
+#include <event2/dns.h>
+#include <event2/event.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "await.h"
+#include "client.h"
+#include "cluster.h"
+#include "conninfo.h"
+#include "dispatch.h"
+#include "hash.h"
+#include "ingest.h"
+#include "leader.h"
+#include "listener.h"
+#include "log.h"
+#include "migrate.h"
+#include "router.h"
+#include "version.h"
+
+/* The stop sequence; each stage waits for the one before. */
+enum stage {
+    STAGE_RUNNING,
+    STAGE_INGEST,   /* nothing is read any more; what was read is committed and acknowledged */
+    STAGE_DISPATCH, /* running tasks end, the cursor is saved, replies are sent */
+    STAGE_CLUSTER,  /* the private PostgreSQL stops */
+    STAGE_OVER,
+};
+
+struct server {
+    const struct config *config;
+    struct event_base *base;
+    struct evdns_base *dns;
+    struct event *sigterm;
+    struct event *sigint;
+    struct event *drain_timer;
+    struct listener *listener;
+    struct clients *clients;
+    struct router *router;
+    struct await *await;
+    struct ingest *ingest;
+    struct dispatch *dispatch;
+    struct leader *leader;
+    struct cluster *cluster; /* NULL unless standalone */
+    char *conninfo;
+    char *socket;
+    enum stage stage;
+    int exit_code;
+};
+
+static void enter_stage(struct server *server, enum stage stage);
+
+/* --- what the parts tell each other */
+
+static void on_term(void *arg, const struct store_lead_row *lead, const PGresult *parked)
+{
+    struct server *server = arg;
+    const struct term *term = leader_term(server->leader);
+    const struct dispatch_term dispatch_term = {.term = term,
+                                                .conninfo = server->conninfo,
+                                                .reader = leader_reader(server->leader),
+                                                .control = leader_control(server->leader),
+                                                .lead = lead,
+                                                .parked = parked};
+    ingest_begin_term(server->ingest, leader_ingest(server->leader), term, lead);
+    dispatch_begin_term(server->dispatch, &dispatch_term);
+    await_set_reader(server->await, leader_reader(server->leader));
+    router_begin_term(server->router);
+    sd_notify(0, "READY=1\nSTATUS=leading");
+}
+
+static void on_term_end(void *arg)
+{
+    struct server *server = arg;
+    ingest_end_term(server->ingest);
+    dispatch_end_term(server->dispatch);
+    await_set_reader(server->await, NULL);
+    router_end_term(server->router);
+    sd_notify(0, "STATUS=no database");
+}
+
+static void on_fatal(void *arg, const struct err *err)
+{
+    struct server *server = arg;
+    log_error("fatal", "error=%s", log_text(err->message));
+    server->exit_code = 1;
+    enter_stage(server, STAGE_CLUSTER);
+}
+
+static void on_trouble(void *arg, const struct err *err)
+{
+    struct server *server = arg;
+    leader_end_term(server->leader, err);
+}
+
+static void on_committed(void *arg, const struct batch *batch, int64_t old_head, int64_t new_head)
+{
+    struct server *server = arg;
+    const struct op *op;
+    TAILQ_FOREACH(op, &batch->ops, link)
+        await_on_committed(server->await, op);
+    dispatch_committed(server->dispatch, batch, old_head, new_head);
+}
+
+static void on_stored(void *arg, struct slot *slot, const struct op *op, int64_t seq,
+                      enum receipt_kind kind)
+{
+    struct server *server = arg;
+    await_stored(server->await, slot, op, seq, kind);
+}
+
+static void on_room(void *arg)
+{
+    struct server *server = arg;
+    clients_resume(server->clients);
+}
+
+static void on_folded(void *arg, int64_t seq, int64_t version)
+{
+    struct server *server = arg;
+    await_on_folded(server->await, seq, version);
+}
+
+static void on_changed(void *arg, int64_t seq)
+{
+    struct server *server = arg;
+    await_on_changed(server->await, seq);
+}
+
+static bool query_is_open(void *arg, int64_t seq)
+{
+    const struct server *server = arg;
+    return dispatch_is_open(server->dispatch, seq);
+}
+
+static int64_t query_cursor(void *arg)
+{
+    const struct server *server = arg;
+    return dispatch_cursor(server->dispatch);
+}
+
+static int64_t query_head(void *arg)
+{
+    const struct server *server = arg;
+    return ingest_head(server->ingest);
+}
+
+static int64_t query_decided(void *arg)
+{
+    const struct server *server = arg;
+    return ingest_decided(server->ingest);
+}
+
+static void on_accept(void *arg, int fd)
+{
+    struct server *server = arg;
+    clients_accept(server->clients, fd);
+}
+
+static void on_cluster_started(void *arg, const char *conninfo)
+{
+    struct server *server = arg;
+    free(server->conninfo);
+    server->conninfo = mem_strdup(conninfo);
+    leader_start(server->leader, conninfo);
+}
+
+static void on_cluster_stopped(void *arg)
+{
+    enter_stage(arg, STAGE_OVER);
+}
+
+/* --- stopping */
+
+static void enter_stage(struct server *server, enum stage stage)
+{
+    if (stage <= server->stage)
+        return;
+    server->stage = stage;
+    switch (stage) {
+    case STAGE_RUNNING:
+        break;
+    case STAGE_INGEST:
+        sd_notify(0, "STOPPING=1");
+        listener_stop(server->listener);
+        clients_stop_reading(server->clients);
+        break;
+    case STAGE_DISPATCH:
+        dispatch_stop(server->dispatch);
+        await_end_all(server->await);
+        break;
+    case STAGE_CLUSTER:
+        leader_stop(server->leader);
+        on_term_end(server);
+        if (server->cluster != NULL)
+            cluster_stop(server->cluster);
+        else
+            enter_stage(server, STAGE_OVER);
+        break;
+    case STAGE_OVER:
+        break;
+    }
+}
+
+static void on_drain_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    log_warning("stop_not_drained", "reason=%s", log_text("drain_timeout has passed"));
+    enter_stage(arg, STAGE_CLUSTER);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *arg)
+{
+    struct server *server = arg;
+    (void)what;
+    if (server->stage != STAGE_RUNNING) {
+        log_warning("stopping_now", "signal=%d", (int)number);
+        enter_stage(server, STAGE_OVER);
+        return;
+    }
+    log_info("stopping", "signal=%d", (int)number);
+    int64_t ms = server->config->drain_timeout_ms;
+    struct timeval patience = {ms / 1000, (ms % 1000) * 1000};
+    evtimer_add(server->drain_timer, &patience);
+    enter_stage(server, STAGE_INGEST);
+}
+
+/* Without a term nothing more can be committed: what was not acknowledged is the clients' to
+ * repeat. */
+static void turn_stop(struct server *server)
+{
+    bool leading = leader_state(server->leader) == LEADER_LEADING;
+    if (server->stage == STAGE_INGEST && (!leading || ingest_pending_ops(server->ingest) == 0))
+        enter_stage(server, STAGE_DISPATCH);
+    if (server->stage == STAGE_DISPATCH && dispatch_stopped(server->dispatch) &&
+        (!leading || !clients_busy(server->clients)))
+        enter_stage(server, STAGE_CLUSTER);
+}
+
+/* After each pass of the loop. Clients first, since lines that they had kept back become work; then
+ * the way of an operation: into the log, to a worker, to those who wait; and again while that has
+ * made replies. */
+static void server_turn(struct server *server)
+{
+    do {
+        clients_turn(server->clients);
+        ingest_turn(server->ingest);
+        dispatch_turn(server->dispatch);
+        await_turn(server->await);
+    } while (clients_dirty(server->clients));
+    if (server->stage != STAGE_RUNNING)
+        turn_stop(server);
+}
+
+/* --- making and freeing */
+
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static bool make_listener(struct server *server, struct err *err)
+{
+    const struct config *config = server->config;
+    const struct listener_options options = {.path = server->socket,
+                                             .mode = (unsigned)config->socket_mode,
+                                             .group = config->socket_group};
+    server->listener = listener_new(server->base, &options, on_accept, server, err);
+    return server->listener != NULL;
+}
+
+static bool make_cluster(struct server *server, const char *dir, struct err *err)
+{
+    const struct cluster_events events = {on_cluster_started, on_fatal, on_cluster_stopped, server};
+    server->cluster = cluster_new(server->base, dir, server->config->pg_bindir, &events, err);
+    if (server->cluster == NULL)
+        return false;
+    server->socket = mem_printf("%s/foldd.sock", cluster_dir(server->cluster));
+    return true;
+}
+
+static void make_parts(struct server *server)
+{
+    const struct config *config = server->config;
+    char host[64] = "";
+    gethostname(host, sizeof(host) - 1);
+    char *instance = mem_printf("%s:%d:%s", host, (int)getpid(), server->socket);
+    const struct leader_events leader_events = {on_term, on_term_end, on_fatal, server};
+    const struct ingest_events ingest_events = {on_committed, on_stored, on_room, on_trouble,
+                                                server};
+    const struct ingest_limits ingest_limits = {
+        .batch = {(size_t)config->batch_ops, (size_t)config->batch_bytes},
+        .max_pending = (size_t)config->max_pending_bytes,
+        .db_timeout_ms = config->db_timeout_ms};
+    const struct dispatch_events dispatch_events = {on_folded, on_changed, on_trouble, server};
+    const struct dispatch_options dispatch_options = {.workers = (size_t)config->workers,
+                                                      .window = (size_t)config->window_ops,
+                                                      .docs = {(size_t)config->fold_docs,
+                                                               (size_t)config->fold_ops,
+                                                               (size_t)config->fold_chunk_ops},
+                                                      .lock_timeout_ms = config->lock_timeout_ms,
+                                                      .fold_timeout_ms = config->fold_timeout_ms,
+                                                      .safety_poll_ms = config->safety_poll_ms};
+    const struct await_queries queries = {query_is_open, query_cursor, query_head, query_decided,
+                                          server};
+    server->leader = leader_new(server->base, server->dns, instance, &leader_events);
+    server->ingest = ingest_new(server->base, &ingest_limits, &ingest_events);
+    server->dispatch = dispatch_new(server->base, server->dns, &dispatch_options, &dispatch_events);
+    server->await = await_new(server->base, &queries);
+    const struct router_parts parts = {.base = server->base,
+                                       .ingest = server->ingest,
+                                       .dispatch = server->dispatch,
+                                       .leader = server->leader,
+                                       .await = server->await,
+                                       .clients = (const struct clients *const *)&server->clients,
+                                       .db_timeout_ms = config->db_timeout_ms,
+                                       .workers = (size_t)config->workers};
+    server->router = router_new(&parts);
+    const struct client_handler handler = {router_on_line, router_on_start, router_on_end_wait,
+                                           server->router};
+    const struct client_limits limits = {.max_line = (size_t)config->max_line_bytes,
+                                         .max_pending = (size_t)config->max_client_pending_bytes,
+                                         .max_clients = (size_t)config->max_clients};
+    server->clients = clients_new(server->base, &limits, &handler);
+    free(instance);
+}
+
+static void make_base(struct server *server)
+{
+    hash_seed();
+    json_set_alloc_funcs(mem_alloc, free);
+    signal(SIGPIPE, SIG_IGN);
+    server->base = event_base_new();
+    server->dns = evdns_base_new(server->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
+    evdns_base_resolv_conf_parse(server->dns, DNS_OPTIONS_ALL, "/etc/resolv.conf");
+    server->sigterm = evsignal_new(server->base, SIGTERM, on_signal, server);
+    server->sigint = evsignal_new(server->base, SIGINT, on_signal, server);
+    server->drain_timer = evtimer_new(server->base, on_drain_timer, server);
+    event_add(server->sigterm, NULL);
+    event_add(server->sigint, NULL);
+}
+
+static void server_fini(struct server *server)
+{
+    clients_free(server->clients);
+    router_free(server->router);
+    await_free(server->await);
+    dispatch_free(server->dispatch);
+    ingest_free(server->ingest);
+    leader_free(server->leader);
+    listener_free(server->listener);
+    cluster_free(server->cluster);
+    event_free(server->sigterm);
+    event_free(server->sigint);
+    event_free(server->drain_timer);
+    evdns_base_free(server->dns, 0);
+    event_base_free(server->base);
+    free(server->conninfo);
+    free(server->socket);
+}
+
+/* The lock on the socket's path comes before everything that a second foldd could disturb. */
+static bool start(struct server *server, const char *standalone, struct err *err)
+{
+    if (standalone != NULL) {
+        if (!make_cluster(server, standalone, err))
+            return false;
+    } else {
+        server->socket = mem_strdup(server->config->socket);
+        if (!conninfo_check(server->config->database, err))
+            return err_wrap(err, "database");
+        server->conninfo = mem_strdup(server->config->database);
+    }
+    if (!make_listener(server, err) || !listener_start(server->listener, err))
+        return false;
+    make_parts(server);
+    if (server->cluster != NULL)
+        cluster_start(server->cluster);
+    else
+        leader_start(server->leader, server->conninfo);
+    return true;
+}
+
+int server_run(const struct server_options *options)
+{
+    struct server server = {.config = options->config};
+    struct err err;
+    raise_descriptors();
+    make_base(&server);
+    log_info("starting", "version=%s pid=%d", FOLDD_VERSION, (int)getpid());
+    if (!start(&server, options->standalone, &err)) {
+        log_error("cannot_start", "error=%s", log_text(err.message));
+        server_fini(&server);
+        return 1;
+    }
+    while (server.stage != STAGE_OVER) {
+        event_base_loop(server.base, EVLOOP_ONCE);
+        server_turn(&server);
+    }
+    log_info("stopped", "exit=%d", server.exit_code);
+    server_fini(&server);
+    return server.exit_code;
+}
+
+/* --- foldd --migrate */
+
+struct migration {
+    struct event_base *base;
+    int exit_code;
+};
+
+static void on_migrated(void *arg, enum migrate_outcome outcome, const struct err *err)
+{
+    struct migration *migration = arg;
+    if (outcome == MIGRATE_FAILED)
+        log_error("cannot_migrate", "error=%s", log_text(err->message));
+    else
+        log_info("schema_ready", "changed=%s", outcome == MIGRATE_DONE ? "yes" : "no");
+    migration->exit_code = outcome == MIGRATE_FAILED;
+    event_base_loopbreak(migration->base);
+}
+
+static void on_migrate_ready(void *arg, struct pg *pg)
+{
+    migrate_start(pg, MIGRATE_CREATE, on_migrated, arg);
+}
+
+static void on_migrate_lost(void *arg, struct pg *pg, const struct err *err)
+{
+    struct migration *migration = arg;
+    (void)pg;
+    log_error("cannot_migrate", "error=%s", log_text(err->message));
+    migration->exit_code = 1;
+    event_base_loopbreak(migration->base);
+}
+
+int server_migrate(const struct config *config)
+{
+    struct err err;
+    if (!conninfo_check(config->database, &err)) {
+        log_error("cannot_migrate", "error=%s", log_text(err.message));
+        return 1;
+    }
+    struct server server = {.config = config};
+    make_base(&server);
+    struct migration migration = {.base = server.base, .exit_code = 1};
+    const struct pg_events events = {on_migrate_ready, on_migrate_lost, &migration};
+    struct pg *pg = pg_new(server.base, server.dns, "foldd migrate", store_setup_control, &events);
+    pg_open(pg, config->database);
+    event_base_dispatch(server.base);
+    pg_free(pg);
+    server_fini(&server);
+    return migration.exit_code;
+}
