@@ -6,12 +6,16 @@ DESTDIR ?=
 SANITIZE ?=
 WERROR  ?=
 
-# The packages that building, running and testing need, by Debian's names.
+# The packages that building, running and testing need, by Debian's names; and those of make lint.
 PACKAGES := gcc libc6-dev pkg-config libpq-dev libevent-dev libjansson-dev check uthash-dev \
             libinih-dev libsystemd-dev postgresql
+LINT_PACKAGES := clang clang-format clang-tidy cppcheck shellcheck
+
+# Where make run keeps its data; PostgreSQL's user must be able to get there.
+DIR ?= $(if $(filter 0,$(shell id -u)),/var/lib/foldd-standalone,$(HOME)/.foldd-standalone)
 
 VARIANT := $(if $(SANITIZE),sanitize,release)
-OUT     := build/$(VARIANT)
+OUT     ?= build/$(VARIANT)
 
 LIBS_PC := libpq libevent libevent_extra jansson inih libsystemd
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
@@ -35,6 +39,38 @@ SQL      := $(sort $(wildcard sql/*.sql))
 
 .PHONY: all
 all: build/foldd build/foldctl
+
+.PHONY: help
+help:
+	@echo 'make run      install what is missing, build, run foldd with a PostgreSQL of its own'
+	@echo 'make test     install what is missing, build, run every test'
+	@echo 'make          build build/foldd and build/foldctl'
+	@echo 'make deps     install what building and testing need'
+	@echo 'make lint     layers, formats, static checks, rules of the SQL'
+	@echo 'make bench    measure against bare PostgreSQL (tests/bench/README.md)'
+	@echo 'make install  PREFIX=/usr/local DESTDIR='
+	@echo 'make clean'
+	@echo 'SANITIZE=address,undefined builds and tests with sanitizers; WERROR=1 stops at warnings.'
+
+.PHONY: deps lint-deps
+deps:
+	@.ci/deps $(PACKAGES)
+lint-deps:
+	@.ci/deps $(LINT_PACKAGES)
+
+# Sub-makes, since pkg-config may be there only after deps.
+.PHONY: run
+run: deps
+	@$(MAKE) --no-print-directory all
+	@mkdir -p $(dir $(DIR))
+	@printf '\n%s\n' 'foldd starts in $(DIR) (make run DIR=... for another place). In a second terminal:'
+	@printf '  %s\n' \
+	  'export FOLDD_SOCKET=$(DIR)/foldd.sock' \
+	  "build/foldctl append -c note n1 create '{\"title\":\"Hello\",\"price\":19.99}'" \
+	  'build/foldctl get -c note n1' \
+	  "build/foldctl psql -c 'SELECT * FROM foldd.documents'"
+	@printf '%s\n\n' 'Ctrl-C stops it.'
+	@build/foldd --standalone $(DIR)
 
 # The last variant built is the one at build/foldd.
 build/foldd: $(OUT)/foldd
@@ -76,5 +112,40 @@ $(OUT)/unit: $(UNIT_OBJ) $(OUT)/libfoldd.a
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIBS)
 $(OUT)/integration: $(INTEG_OBJ) $(OUT)/libfoldd.a
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIBS)
+
+.PHONY: test test-unit test-integration
+test: deps
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-integration
+test-unit: $(OUT)/unit
+	$(OUT)/unit
+test-integration: $(OUT)/integration $(OUT)/foldd $(OUT)/foldctl
+	FOLDD=$(OUT)/foldd FOLDCTL=$(OUT)/foldctl $(OUT)/integration
+
+# Benchmarks use the harness of the integration tests.
+BENCH_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/bench/*.c) \
+    $(filter-out tests/integration/main.c tests/integration/test_%,$(INTEG_SRC)))
+$(OUT)/bench: $(BENCH_OBJ) $(OUT)/libfoldd.a
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIBS)
+.PHONY: bench
+bench: deps
+	@$(MAKE) --no-print-directory $(OUT)/bench all
+	FOLDD=$(OUT)/foldd FOLDCTL=$(OUT)/foldctl $(OUT)/bench
+
+.PHONY: lint
+lint: lint-deps
+	tests/lint/run
+
+.PHONY: install
+install: all
+	install -D -m 755 build/foldd $(DESTDIR)$(PREFIX)/sbin/foldd
+	install -D -m 755 build/foldctl $(DESTDIR)$(PREFIX)/bin/foldctl
+	install -D -m 644 doc/foldctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/foldctl.1
+	install -D -m 644 config/foldd.conf $(DESTDIR)$(PREFIX)/share/doc/foldd/foldd.conf
+	install -D -m 644 systemd/foldd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/foldd.service
+
+.PHONY: clean
+clean:
+	rm -rf build
 
 -include $(wildcard $(OUT)/*.d $(OUT)/tests/*/*.d)

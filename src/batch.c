@@ -46,7 +46,7 @@ bool batch_add(struct batch *batch, struct op *op, const struct batch_limits *li
 
 void batch_remove(struct batch *batch, struct op *op)
 {
-    HASH_DELETE(hh, batch->ids, op);
+    HASH_DELETE(hh, batch->ids, op); /* NOLINT: the analyzer loses uthash's links */
     TAILQ_REMOVE(&batch->ops, op, link);
     batch->count--;
     batch->bytes -= op->size;

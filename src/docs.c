@@ -28,7 +28,7 @@ struct docs *docs_new(const struct docs_limits *limits)
 
 static void doc_free(struct docs *docs, struct doc *doc)
 {
-    HASH_DELETE(hh, docs->table, doc);
+    HASH_DELETE(hh, docs->table, doc); /* NOLINT: the analyzer loses uthash's links */
     if (doc->seqs != doc->own_seqs)
         free(doc->seqs);
     free(doc);
@@ -38,11 +38,8 @@ void docs_free(struct docs *docs)
 {
     if (docs == NULL)
         return;
-    struct doc *doc;
-    struct doc *next;
-    HASH_ITER(hh, docs->table, doc, next) {
-        doc_free(docs, doc);
-    }
+    while (docs->table != NULL)
+        doc_free(docs, docs->table);
     free(docs);
 }
 

@@ -53,8 +53,8 @@ bool err_wrap(struct err *err, const char *format, ...)
 
 enum err_class err_class_of_sqlstate(const char *sqlstate)
 {
-    static const char *const transient[] = {"08", "40001", "40P01", "53", "55P03",
-                                            "57", "25006", "25P03"};
+    static const char *const transient[] = {"08",    "40001", "40P01", "53",
+                                            "55P03", "57",    "25006", "25P03"};
     static const char *const fatal[] = {"3F000", "42P01", "42883", "42703",
                                         "28",    "3D000", "42501", "FD0"};
     for (size_t i = 0; i < sizeof(transient) / sizeof(transient[0]); i++)

@@ -11,6 +11,7 @@
 #include "pg.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <event2/dns.h>
 #include <event2/event.h>
 #include <event2/util.h>
@@ -335,6 +336,7 @@ static void send_next(struct pg *pg)
     if (request == NULL)
         return;
     int sent;
+    assert(request->text != NULL || request->statement != NULL);
     request->preparing = request->statement != NULL && !is_prepared(pg, request->statement);
     if (request->text != NULL)
         sent = PQsendQuery(pg->conn, request->text);

@@ -115,7 +115,7 @@ void waiters_unfile(struct waiters *waiters, struct wait *wait)
     wait->topic = NULL;
     TAILQ_REMOVE(&topic->waits, wait, link);
     if (TAILQ_EMPTY(&topic->waits)) {
-        HASH_DELETE(hh, waiters->topics, topic);
+        HASH_DELETE(hh, waiters->topics, topic); /* NOLINT: as in batch_remove */
         free(topic);
     }
 }
