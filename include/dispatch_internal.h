@@ -60,6 +60,7 @@ struct dispatch {
     struct event *reconnect_timer;
     bool paused;
     bool stopping;
+    bool full;             /* the window has no room for a page */
     unsigned fails;        /* pauses in a row */
     unsigned fails_in_row; /* statements that failed since one succeeded */
     uint64_t folds_ok;
@@ -86,6 +87,8 @@ void worker_close(struct worker *worker);
 bool worker_is_free(const struct worker *worker);
 /* Take the oldest tasks; false when there are none. */
 bool worker_fold(struct worker *worker);
+/* Park a document that holds the cursor back, running or aside. */
+void worker_carry(struct dispatch *dispatch, struct doc *doc);
 /* Try a parked document again. */
 void worker_retry(struct worker *worker, struct doc *doc);
 

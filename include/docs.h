@@ -9,6 +9,8 @@
  *        +---- due ------ aside <--- locked or suspect: the same task, tried again later
  *                           parked: a row of foldd.parked covers it; retried when due
  *
+ * One that holds the cursor back too long is carried: parked although a worker still has it.
+ *
  * A task is the operations that waited when the document was queued... up to the moment a worker
  * takes it. Operations that arrive while it runs set the requeue flag (they wait behind the task)
  * and become one further task when it ends, at the back of the queue. A task may take several
@@ -46,9 +48,13 @@ struct doc {
     size_t first; /* seqs[first .. first + count) wait; the first task of them are the task */
     size_t count;
     size_t task;
-    size_t chunk;  /* running: so many of the task are under way */
-    bool answered; /* running: the worker has found it in an answer */
-    size_t done;   /* running: settled of the chunk */
+    size_t chunk;     /* running: so many of the task are under way */
+    bool pinned;      /* a row of foldd.parked is being written for it: it must not go away */
+    bool released;    /* pinned, and no worker has it any more */
+    bool carried;     /* running although a row of foldd.parked covers it */
+    int64_t taken_ms; /* when its task was taken first */
+    bool answered;    /* running: the worker has found it in an answer */
+    size_t done;      /* running: settled of the chunk */
     size_t room;
     int64_t *seqs;
     int64_t own_seqs[DOC_INLINE_SEQS];
@@ -80,10 +86,21 @@ bool docs_add(struct docs *docs, struct span key, int64_t seq);
 /* Take the oldest tasks for one statement, each running afterwards, its chunk set; they are
  * appended to out. Returns how many. Documents with a cap share a statement with their like only.
  */
-size_t docs_take(struct docs *docs, struct doc_list *out);
+size_t docs_take(struct docs *docs, struct doc_list *out, int64_t now_ms);
 
 /* Borrowed: the operations of the document that are under way, doc->chunk of them. */
 const int64_t *doc_chunk(const struct doc *doc);
+
+/* The document is to be parked, wherever it is, and must not go away until docs_park or docs_carry.
+ */
+void docs_pin(struct docs *docs, struct doc *doc);
+
+/* The row of a pinned document that a worker still has is written: operations that come now are
+ * covered by it, and it is parked as soon as the worker is done with it. */
+void docs_carry(struct docs *docs, struct doc *doc);
+
+/* For each document aside: call fn, which may pin it. */
+void docs_each_aside(struct docs *docs, void (*fn)(void *arg, struct doc *doc), void *arg);
 
 /* The first count operations of the chunk are settled. When that is the whole chunk, the document
  * goes to the back of the queue, or its entry is freed if nothing waits; otherwise what is left of

@@ -57,11 +57,15 @@ void buf_printf(struct buf *buf, const char *format, ...)
     va_start(args, format);
     va_list again;
     va_copy(again, args);
-    int len = vsnprintf(NULL, 0, format, args);
+    buf_reserve(buf, 1);
+    size_t room = buf->cap - buf->len;
+    int len = vsnprintf(buf->data + buf->len, room, format, args);
     va_end(args);
     if (len > 0) {
-        buf_reserve(buf, (size_t)len + 1);
-        vsnprintf(buf->data + buf->len, (size_t)len + 1, format, again);
+        if ((size_t)len >= room) {
+            buf_reserve(buf, (size_t)len + 1);
+            vsnprintf(buf->data + buf->len, (size_t)len + 1, format, again);
+        }
         buf->len += (size_t)len;
     }
     va_end(again);

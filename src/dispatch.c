@@ -27,6 +27,8 @@ enum {
     PAUSE_BASE_MS = 50,
     PAUSE_CAP_MS = 2000,
     RECONNECT_MS = 2000,
+    CARRY_AFTER_MS = 1000,
+    CARRY_LOOK_MS = 250,
 };
 
 static void on_timer(evutil_socket_t fd, short what, void *arg);
@@ -196,6 +198,29 @@ static void read_page(struct dispatch *dispatch)
                    dispatch);
 }
 
+/* What has been under way for long while the window is full: a slow reducer, a locked row. */
+static void carry_if_stuck(void *arg, struct doc *doc)
+{
+    struct dispatch *dispatch = arg;
+    if (doc->pinned || doc->carried || clock_mono_ms() - doc->taken_ms < CARRY_AFTER_MS)
+        return;
+    worker_carry(dispatch, doc);
+}
+
+/* Start is bounded and nobody is held up: a full window is emptied of what stands still in it. */
+static void carry_stuck(struct dispatch *dispatch)
+{
+    dispatch->full = watermark_span(dispatch->watermark) + PAGE_OPS > dispatch->options.window;
+    if (!dispatch->full || dispatch->stopping)
+        return;
+    docs_each_aside(dispatch->docs, carry_if_stuck, dispatch);
+    for (size_t i = 0; i < dispatch->options.workers; i++) {
+        struct doc *doc;
+        TAILQ_FOREACH(doc, &dispatch->workers[i].docs, link)
+            carry_if_stuck(dispatch, doc);
+    }
+}
+
 static void give_work(struct dispatch *dispatch)
 {
     int64_t now_ms = clock_mono_ms();
@@ -276,23 +301,23 @@ static void set_due_timer(struct dispatch *dispatch)
 {
     if (dispatch->paused || dispatch->stopping)
         return;
-    int64_t due_ms = docs_next_due(dispatch->docs);
-    if (due_ms < 0 || !any_worker_free(dispatch)) {
+    int64_t due_ms = any_worker_free(dispatch) ? docs_next_due(dispatch->docs) : -1;
+    int64_t left = due_ms < 0 ? INT64_MAX : due_ms - clock_mono_ms();
+    if (dispatch->full && left > CARRY_LOOK_MS)
+        left = CARRY_LOOK_MS;
+    if (left == INT64_MAX)
         evtimer_del(dispatch->timer);
-        return;
-    }
-    int64_t left = due_ms - clock_mono_ms();
-    set_timer(dispatch->timer, left < 1 ? 1 : left);
+    else
+        set_timer(dispatch->timer, left < 1 ? 1 : left);
 }
 
 void dispatch_turn(struct dispatch *dispatch)
 {
     if (dispatch->term == NULL)
         return;
+    carry_stuck(dispatch);
     read_page(dispatch);
     give_work(dispatch);
-    if (dispatch->term == NULL)
-        return;
     dispatch->cursor = watermark_cursor(dispatch->watermark);
     consider_saving(dispatch);
     set_due_timer(dispatch);

@@ -170,7 +170,7 @@ bool docs_add(struct docs *docs, struct span key, int64_t seq)
     if (doc == NULL) {
         doc = make(docs, key, hash);
         to_queue(docs, doc);
-    } else if (doc->state == DOC_PARKED) {
+    } else if (doc->state == DOC_PARKED || doc->carried) {
         return false;
     }
     bool running = doc->state == DOC_RUNNING || doc->state == DOC_RETRYING;
@@ -181,10 +181,11 @@ bool docs_add(struct docs *docs, struct span key, int64_t seq)
 }
 
 /* A document that is queued for the first time takes everything that waits as its task. */
-static void begin_task(struct docs *docs, struct doc *doc)
+static void begin_task(struct docs *docs, struct doc *doc, int64_t now_ms)
 {
     if (doc->task > 0)
         return;
+    doc->taken_ms = now_ms;
     doc->task = doc->count;
     docs->counts.tasks++;
 }
@@ -196,7 +197,7 @@ static size_t chunk_of(const struct docs *docs, const struct doc *doc)
     return doc->op_cap > 0 && doc->op_cap < chunk ? doc->op_cap : chunk;
 }
 
-size_t docs_take(struct docs *docs, struct doc_list *out)
+size_t docs_take(struct docs *docs, struct doc_list *out, int64_t now_ms)
 {
     size_t count = 0;
     size_t ops = 0;
@@ -209,7 +210,7 @@ size_t docs_take(struct docs *docs, struct doc_list *out)
         if (count > 0 && (doc->cap != cap || ops + chunk > docs->limits.max_ops))
             break;
         leave(docs, doc);
-        begin_task(docs, doc);
+        begin_task(docs, doc, now_ms);
         doc->chunk = chunk;
         enter(docs, doc, DOC_RUNNING);
         if (has_requeue(doc))
@@ -240,9 +241,60 @@ static void clear_failures(struct doc *doc)
     doc->op_cap = 0;
 }
 
+void docs_pin(struct docs *docs, struct doc *doc)
+{
+    doc->pinned = true;
+    doc->released = doc->state != DOC_RUNNING || doc->chunk == 0;
+    if (doc->state == DOC_ASIDE) {
+        leave(docs, doc);
+        enter(docs, doc, DOC_RUNNING);
+        if (has_requeue(doc))
+            docs->counts.requeue++;
+    }
+}
+
+void docs_carry(struct docs *docs, struct doc *doc)
+{
+    (void)docs;
+    assert(doc->pinned && !doc->released);
+    doc->pinned = false;
+    doc->carried = true;
+}
+
+/* A worker is done with the document. If it is being parked, or is parked in the database already,
+ * it does not go back to the queue. */
+static bool goes_to_parked(struct docs *docs, struct doc *doc)
+{
+    if (doc->carried) {
+        docs_park(docs, doc, 0, doc->attempts);
+        return true;
+    }
+    doc->released = doc->pinned;
+    if (doc->pinned)
+        doc->chunk = 0;
+    return doc->pinned;
+}
+
+void docs_each_aside(struct docs *docs, void (*fn)(void *arg, struct doc *doc), void *arg)
+{
+    struct doc *doc;
+    struct doc *next;
+    for (doc = TAILQ_FIRST(&docs->aside); doc != NULL; doc = next) {
+        next = TAILQ_NEXT(doc, link);
+        fn(arg, doc);
+    }
+}
+
 void docs_done(struct docs *docs, struct doc *doc, size_t count)
 {
     assert(doc->state == DOC_RUNNING && count <= doc->chunk);
+    if (doc->carried || doc->pinned) {
+        /* The requeue flag compares count and task, which sink together. */
+        drop_seqs(doc, count);
+        doc->task -= count;
+        goes_to_parked(docs, doc);
+        return;
+    }
     leave(docs, doc);
     drop_seqs(doc, count);
     doc->task -= count;
@@ -265,6 +317,8 @@ void docs_done(struct docs *docs, struct doc *doc, size_t count)
 
 void docs_requeue(struct docs *docs, struct doc *doc)
 {
+    if (goes_to_parked(docs, doc))
+        return;
     leave(docs, doc);
     doc->chunk = 0;
     enter(docs, doc, DOC_QUEUED);
@@ -282,6 +336,8 @@ void docs_split(struct docs *docs, struct doc *doc, size_t batch_docs)
 
 void docs_set_aside(struct docs *docs, struct doc *doc, int64_t due_ms)
 {
+    if (goes_to_parked(docs, doc))
+        return;
     leave(docs, doc);
     doc->chunk = 0;
     doc->due_ms = due_ms;
@@ -295,6 +351,9 @@ void docs_park(struct docs *docs, struct doc *doc, int64_t due_ms, unsigned atte
     drop_seqs(doc, doc->count);
     doc->task = 0;
     doc->chunk = 0;
+    doc->pinned = false;
+    doc->released = false;
+    doc->carried = false;
     clear_failures(doc);
     doc->due_ms = due_ms;
     doc->attempts = attempts;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { CONTEXT_MAX = 200 }; /* bytes that err_wrap puts in front */
+
 /* Drop a UTF-8 sequence that the buffer's end has cut in two, so that messages stay valid JSON. */
 static void trim_partial(char *text)
 {
@@ -38,15 +40,16 @@ bool err_wrap(struct err *err, const char *format, ...)
 {
     if (err == NULL)
         return false;
-    char context[sizeof(err->message)];
+    char context[CONTEXT_MAX + 1];
     va_list args;
     va_start(args, format);
     vsnprintf(context, sizeof(context), format, args);
     va_end(args);
+    trim_partial(context);
     char inner[sizeof(err->message)];
     memcpy(inner, err->message, sizeof(inner));
     /* Cut by precision, not by overflow: the context is what a reader needs first. */
-    snprintf(err->message, sizeof(err->message), "%.200s: %.300s", context, inner);
+    snprintf(err->message, sizeof(err->message), "%s: %.300s", context, inner);
     trim_partial(err->message);
     return false;
 }

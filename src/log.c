@@ -2,6 +2,7 @@
 #include "log.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,11 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     put(level, line);
 }
 
+static bool is_continuation(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
 const char *log_text(const char *text)
 {
     static char slots[TEXT_SLOTS][TEXT_MAX_BYTES + 4];
@@ -78,6 +84,13 @@ const char *log_text(const char *text)
         if (c == '"' || c == '\\')
             out[len++] = '\\';
         out[len++] = c < 0x20 ? ' ' : (char)c;
+    }
+    /* Where the limit has cut a character in two, its first bytes go, too. */
+    if (is_continuation(*text)) {
+        while (is_continuation(out[len - 1]))
+            len--;
+        if ((unsigned char)out[len - 1] >= 0xc0)
+            len--;
     }
     out[len++] = '"';
     out[len] = '\0';

@@ -149,7 +149,10 @@ static void on_parked(void *arg, const PGresult *result, const struct err *err)
     size_t count = doc->count;
     int64_t *seqs = mem_alloc(count * sizeof(*seqs));
     memcpy(seqs, doc_waiting(doc), count * sizeof(*seqs));
-    docs_park(dispatch->docs, doc, due_ms, (unsigned)store_park_row(result));
+    if (doc->released)
+        docs_park(dispatch->docs, doc, due_ms, (unsigned)store_park_row(result));
+    else
+        docs_carry(dispatch->docs, doc);
     for (size_t i = 0; i < count; i++) {
         watermark_settle(dispatch->watermark, seqs[i]);
         dispatch->events.on_changed(dispatch->events.arg, seqs[i]);
@@ -157,13 +160,15 @@ static void on_parked(void *arg, const PGresult *result, const struct err *err)
     free(seqs);
 }
 
-static void park(struct dispatch *dispatch, struct doc *doc, int64_t seq, const struct err *err)
+/* Write the row of a pinned document; delay_ms: when to try it again. */
+static void write_row(struct dispatch *dispatch, struct doc *doc, int64_t seq, int64_t delay_ms,
+                      const struct err *err)
 {
     struct parking *parking = mem_zalloc(sizeof(*parking));
     parking->dispatch = dispatch;
     parking->doc = doc;
+    parking->delay_ms = delay_ms;
     LIST_INSERT_HEAD(&dispatch->parkings, parking, link);
-    parking->delay_ms = retry_delay_ms(PARK_BASE_MS, PARK_CAP_MS, doc->attempts + 1, arc4random());
     doc->parked_seq = seq;
     log_warning("parked", "seq=%lld attempt=%u sqlstate=%s error=%s", (long long)seq,
                 doc->attempts + 1, err->sqlstate, log_text(err->message));
@@ -171,8 +176,31 @@ static void park(struct dispatch *dispatch, struct doc *doc, int64_t seq, const 
                                    .seq = seq,
                                    .sqlstate = err->sqlstate,
                                    .message = err->message,
-                                   .delay_ms = parking->delay_ms};
+                                   .delay_ms = delay_ms};
     store_park(dispatch->control, dispatch->term, &row, on_parked, parking);
+}
+
+/* The worker is done with the document, and it does not fold. */
+static void park(struct dispatch *dispatch, struct doc *doc, int64_t seq, const struct err *err)
+{
+    /* Its row is there, or on its way: the retry will say what is wrong. */
+    if (doc->pinned || doc->carried) {
+        docs_requeue(dispatch->docs, doc);
+        return;
+    }
+    doc->chunk = 0;
+    docs_pin(dispatch->docs, doc);
+    write_row(dispatch, doc, seq,
+              retry_delay_ms(PARK_BASE_MS, PARK_CAP_MS, doc->attempts + 1, arc4random()), err);
+}
+
+void worker_carry(struct dispatch *dispatch, struct doc *doc)
+{
+    struct err err;
+    err_set(&err, ERR_TRANSIENT, "carried: it held the cursor back; it is tried again at once");
+    memcpy(err.sqlstate, "FD012", sizeof(err.sqlstate));
+    docs_pin(dispatch->docs, doc);
+    write_row(dispatch, doc, doc_waiting(doc)[0], 0, &err);
 }
 
 void dispatch_forget_parkings(struct dispatch *dispatch)
@@ -473,7 +501,7 @@ static void on_checked(void *arg, const PGresult *result, const struct err *err)
 
 bool worker_fold(struct worker *worker)
 {
-    worker->doc_count = docs_take(worker->dispatch->docs, &worker->docs);
+    worker->doc_count = docs_take(worker->dispatch->docs, &worker->docs, clock_mono_ms());
     if (worker->doc_count == 0)
         return false;
     worker->state = WORKER_FOLDING;
