@@ -36,6 +36,7 @@
 enum {
     RESTART_BASE_MS = 200,
     RESTART_CAP_MS = 5000,
+    READY_LOOK_MS = 20,
     STOP_FAST_S = 60,
 };
 
@@ -65,7 +66,7 @@ static const char SETTINGS[] =
     "full_page_writes = on\n"
     "synchronous_commit = on\n";
 
-enum step { STEP_INITDB, STEP_DATABASE, STEP_SERVER };
+enum step { STEP_INITDB, STEP_DATABASE, STEP_STARTING, STEP_SERVER };
 
 struct cluster {
     struct event_base *base;
@@ -439,6 +440,24 @@ static pid_t find_postmaster(const struct cluster *cluster)
     return same ? pid : 0;
 }
 
+/* The eighth line of postmaster.pid says how far the server is: what pg_ctl goes by, too. */
+static bool is_ready(const struct cluster *cluster)
+{
+    enum { STATUS_LINE = 8 };
+    char *path = mem_printf("%s/postmaster.pid", cluster->data);
+    FILE *file = fopen(path, "re");
+    free(path);
+    if (file == NULL)
+        return false;
+    char line[256] = "";
+    int pid = 0;
+    for (int i = 1; i <= STATUS_LINE && fgets(line, sizeof(line), file) != NULL; i++)
+        if (i == 1)
+            pid = (int)strtol(line, NULL, 10);
+    fclose(file);
+    return pid == cluster->pid && strncmp(line, "ready", 5) == 0;
+}
+
 static bool write_conninfo(const struct cluster *cluster)
 {
     char *path = mem_printf("%s/conninfo", cluster->dir);
@@ -451,6 +470,12 @@ static bool write_conninfo(const struct cluster *cluster)
     free(path);
     free(fresh);
     return ok;
+}
+
+static void after(struct cluster *cluster, int64_t ms)
+{
+    struct timeval delay = {ms / 1000, (ms % 1000) * 1000};
+    evtimer_add(cluster->timer, &delay);
 }
 
 static void start_server(struct cluster *cluster)
@@ -483,7 +508,19 @@ static void start_server(struct cluster *cluster)
     free(sockets);
     if (!started)
         return;
+    cluster->step = STEP_STARTING;
+    after(cluster, READY_LOOK_MS);
+}
+
+static void look_if_ready(struct cluster *cluster)
+{
+    if (!is_ready(cluster)) {
+        after(cluster, READY_LOOK_MS);
+        return;
+    }
     log_info("postgres_started", "pid=%d", (int)cluster->pid);
+    cluster->step = STEP_SERVER;
+    cluster->failures = 0;
     cluster->events.on_started(cluster->events.arg, cluster->conninfo);
 }
 
@@ -495,15 +532,10 @@ void cluster_start(struct cluster *cluster)
         run_initdb(cluster);
 }
 
-static void after(struct cluster *cluster, int64_t ms)
-{
-    struct timeval delay = {ms / 1000, (ms % 1000) * 1000};
-    evtimer_add(cluster->timer, &delay);
-}
-
 static void on_server_exit(struct cluster *cluster, int status)
 {
     cluster->failures++;
+    evtimer_del(cluster->timer);
     log_error("postgres_ended", "status=%d log=%s/postgres.log", status, cluster->dir);
     after(cluster,
           retry_delay_ms(RESTART_BASE_MS, RESTART_CAP_MS, cluster->failures, arc4random()));
@@ -520,7 +552,7 @@ static void on_child_exit(evutil_socket_t fd, short what, void *arg)
     if (cluster->stopping) {
         evtimer_del(cluster->timer);
         cluster->events.on_stopped(cluster->events.arg);
-    } else if (cluster->step == STEP_SERVER) {
+    } else if (cluster->step == STEP_SERVER || cluster->step == STEP_STARTING) {
         on_server_exit(cluster, status);
     } else if (status != 0) {
         fatal(cluster,
@@ -537,7 +569,9 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     struct cluster *cluster = arg;
     (void)fd;
     (void)what;
-    if (!cluster->stopping)
+    if (!cluster->stopping && cluster->step == STEP_STARTING && cluster->pid != 0)
+        look_if_ready(cluster);
+    else if (!cluster->stopping)
         start_server(cluster);
     else if (cluster->pid != 0)
         kill(cluster->pid, SIGQUIT);
@@ -551,6 +585,6 @@ void cluster_stop(struct cluster *cluster)
         cluster->events.on_stopped(cluster->events.arg);
         return;
     }
-    kill(cluster->pid, cluster->step == STEP_SERVER ? SIGINT : SIGTERM);
+    kill(cluster->pid, cluster->step >= STEP_STARTING ? SIGINT : SIGTERM);
     after(cluster, STOP_FAST_S * 1000);
 }

@@ -171,6 +171,7 @@ static void on_cluster_started(void *arg, const char *conninfo)
     free(server->conninfo);
     server->conninfo = mem_strdup(conninfo);
     leader_start(server->leader, conninfo);
+    leader_hurry(server->leader);
 }
 
 static void on_cluster_stopped(void *arg)
