@@ -51,6 +51,7 @@ struct slot {
 struct client_limits {
     size_t max_line;
     size_t max_pending; /* bytes of requests and replies under way of one connection */
+    size_t max_all;     /* of all of them together: beyond that each may have SCARCE_PENDING */
     size_t max_clients;
 };
 

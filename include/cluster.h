@@ -41,6 +41,10 @@ void cluster_start(struct cluster *cluster);
 /* Stop the server: fast first, at once if that takes too long. */
 void cluster_stop(struct cluster *cluster);
 
+/* Tell the server to stop at once, and do not wait: it recovers from its log when it is started
+ * again. */
+void cluster_abandon(struct cluster *cluster);
+
 void cluster_free(struct cluster *cluster);
 
 #endif

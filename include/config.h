@@ -23,6 +23,7 @@ struct config {
     int64_t max_line_bytes;
     int64_t max_pending_bytes;
     int64_t max_client_pending_bytes;
+    int64_t max_clients_pending_bytes;
     int64_t max_clients;
     int64_t batch_ops;
     int64_t batch_bytes;

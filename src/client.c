@@ -19,6 +19,7 @@ enum {
     READ_BYTES = 64 * 1024, /* per connection and turn: nobody starves the others */
     SLOT_CHARGE = 256,      /* what a slot weighs besides its text */
     HANGUP_CHECK_S = 1,
+    SCARCE_PENDING = 64 * 1024, /* what one connection may have under way when memory is scarce */
 };
 
 struct client {
@@ -36,6 +37,7 @@ struct client {
     struct slot *no_room; /* the write that found no room; blocks reading */
     const struct slot *failing;
     size_t charge;
+    size_t counted; /* its part of clients->load */
     int64_t lines;
     bool dirty;
     bool paused;  /* full: not read until half empty */
@@ -56,6 +58,7 @@ struct clients {
     struct client_list blocked;
     struct event *hangup_timer;
     size_t count;
+    size_t load; /* bytes under way of all, as each was counted last */
     int64_t last_id;
     bool stopped;
 };
@@ -126,6 +129,7 @@ static void client_free(struct client *client)
     struct clients *clients = client->clients;
     orphan_slots(client);
     TAILQ_REMOVE(&clients->all, client, link);
+    clients->load -= client->counted;
     clients->count--;
     event_free(client->read_event);
     event_free(client->write_event);
@@ -146,9 +150,19 @@ void clients_free(struct clients *clients)
     free(clients);
 }
 
-static size_t load(const struct client *client)
+/* Bytes under way; the sum over all connections follows. */
+static size_t load(struct client *client)
 {
-    return client->charge + evbuffer_get_length(client->output);
+    size_t now = client->charge + evbuffer_get_length(client->output);
+    client->clients->load += now - client->counted;
+    client->counted = now;
+    return now;
+}
+
+static size_t limit(const struct clients *clients)
+{
+    size_t one = clients->limits.max_pending;
+    return clients->load > clients->limits.max_all && one > SCARCE_PENDING ? SCARCE_PENDING : one;
 }
 
 static void set_reading(struct client *client)
@@ -212,7 +226,7 @@ static void take_lines(struct client *client)
     enum line_status status = LINE_READY;
     struct span line;
     while (status == LINE_READY && client->no_room == NULL && !client->closing) {
-        if (load(client) >= client->clients->limits.max_pending) {
+        if (load(client) >= limit(client->clients)) {
             client->paused = true;
             break;
         }
@@ -417,7 +431,7 @@ static void client_turn(struct client *client)
     send_output(client);
     if (client->dead)
         return;
-    if (client->paused && load(client) < client->clients->limits.max_pending / 2) {
+    if (client->paused && load(client) < limit(client->clients) / 2) {
         client->paused = false;
         take_lines(client);
     }

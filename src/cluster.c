@@ -301,13 +301,17 @@ static bool watch(struct cluster *cluster, pid_t pid)
     return true;
 }
 
-/* In the child: nothing of foldd's but the three standard descriptors goes on to PostgreSQL. */
+/* In the child: nothing of foldd's but the three standard descriptors goes on to PostgreSQL.
+ * Signals come in blocked: with foldd's handlers they would be written into the pipe that its loop
+ * reads. */
 static void become_server(const struct cluster *cluster, char *const argv[], int input, int log)
 {
     sigset_t none;
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     setsid(); /* a terminal's interrupt is foldd's to handle */
     dup2(input, STDIN_FILENO);
     dup2(log, STDOUT_FILENO);
@@ -333,10 +337,15 @@ static bool spawn(struct cluster *cluster, char *const argv[], const char *text)
     free(log_path);
     pid_t pid = -1;
     if (log >= 0 && input >= 0 && write(input, text, strlen(text)) == (ssize_t)strlen(text)) {
+        sigset_t all;
+        sigset_t before;
         lseek(input, 0, SEEK_SET);
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, &before);
         pid = fork();
         if (pid == 0)
             become_server(cluster, argv, input, log);
+        sigprocmask(SIG_SETMASK, &before, NULL);
     }
     close(log);
     close(input);
@@ -575,6 +584,12 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         start_server(cluster);
     else if (cluster->pid != 0)
         kill(cluster->pid, SIGQUIT);
+}
+
+void cluster_abandon(struct cluster *cluster)
+{
+    if (cluster->pid != 0)
+        kill(cluster->pid, cluster->step >= STEP_STARTING ? SIGQUIT : SIGKILL);
 }
 
 void cluster_stop(struct cluster *cluster)

@@ -101,6 +101,7 @@ void dispatch_begin_term(struct dispatch *dispatch, const struct dispatch_term *
     dispatch->head = term->lead->head;
     dispatch->taken = term->lead->cursor;
     dispatch->saved = term->lead->cursor;
+    dispatch->cursor = term->lead->cursor;
     dispatch->docs = docs_new(&dispatch->options.docs);
     dispatch->watermark = watermark_new(term->lead->cursor);
     load_parked(dispatch, term->parked);

@@ -141,10 +141,12 @@ static bool query_is_open(void *arg, int64_t seq)
     return dispatch_is_open(server->dispatch, seq);
 }
 
+/* Without a term nothing is known to be settled: a crashed server may have taken folds back (R1).
+ */
 static int64_t query_cursor(void *arg)
 {
     const struct server *server = arg;
-    return dispatch_cursor(server->dispatch);
+    return leader_state(server->leader) == LEADER_LEADING ? dispatch_cursor(server->dispatch) : -1;
 }
 
 static int64_t query_head(void *arg)
@@ -225,6 +227,8 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
     (void)what;
     if (server->stage != STAGE_RUNNING) {
         log_warning("stopping_now", "signal=%d", (int)number);
+        if (server->cluster != NULL)
+            cluster_abandon(server->cluster);
         enter_stage(server, STAGE_OVER);
         return;
     }
@@ -334,6 +338,7 @@ static void make_parts(struct server *server)
                                            server->router};
     const struct client_limits limits = {.max_line = (size_t)config->max_line_bytes,
                                          .max_pending = (size_t)config->max_client_pending_bytes,
+                                         .max_all = (size_t)config->max_clients_pending_bytes,
                                          .max_clients = (size_t)config->max_clients};
     server->clients = clients_new(server->base, &limits, &handler);
     free(instance);

@@ -75,12 +75,15 @@ static void send(struct pg *pg, const struct pg_statement *statement, struct pg_
 
 void store_schema(struct pg *pg, pg_result_fn on_result, void *arg)
 {
-    /* The table may not be there: query_to_xml runs the inner query only if it is. */
+    /* The table may not be there: query_to_xml runs the inner query only if it is. It is looked for
+     * in the catalog itself, since after waiting for a lock to_regclass may still answer from a
+     * cache. */
     static const struct pg_statement statement = {
         .name = "schema",
         .sql = "SELECT coalesce((xpath('//version/text()', x))[1]::text::bigint, 0),"
                " (xpath('//code/text()', x))[1]::text FROM (SELECT CASE"
-               " WHEN to_regclass('foldd.migrations') IS NOT NULL THEN query_to_xml("
+               " WHEN EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+               " WHERE n.nspname = 'foldd' AND c.relname = 'migrations') THEN query_to_xml("
                "'SELECT version, code FROM foldd.migrations ORDER BY version DESC LIMIT 1',"
                " false, false, '') END) AS q(x)"};
     send(pg, &statement, &(struct pg_params){0}, on_result, arg);
