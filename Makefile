@@ -14,6 +14,11 @@ LINT_PACKAGES := clang clang-format clang-tidy cppcheck shellcheck
 # Where make run keeps its data; PostgreSQL's user must be able to get there.
 DIR ?= $(if $(filter 0,$(shell id -u)),/var/lib/foldd-standalone,$(HOME)/.foldd-standalone)
 
+# V=1 shows the commands.
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
+JOBS ?= $(shell nproc)
+
 VARIANT := $(if $(SANITIZE),sanitize,release)
 OUT     ?= build/$(VARIANT)
 
@@ -61,7 +66,7 @@ lint-deps:
 # Sub-makes, since pkg-config may be there only after deps.
 .PHONY: run
 run: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@mkdir -p $(dir $(DIR))
 	@printf '\n%s\n' 'foldd starts in $(DIR) (make run DIR=... for another place). In a second terminal:'
 	@printf '  %s\n' \
@@ -74,30 +79,33 @@ run: deps
 
 # The last variant built is the one at build/foldd.
 build/foldd: $(OUT)/foldd
-	ln -sf $(VARIANT)/foldd $@
+	$(Q)ln -sf $(VARIANT)/foldd $@
 build/foldctl: $(OUT)/foldctl
-	ln -sf $(VARIANT)/foldctl $@
+	$(Q)ln -sf $(VARIANT)/foldctl $@
 
 $(OUT)/foldd: $(OUT)/main.o $(OUT)/libfoldd.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 $(OUT)/foldctl: $(CTL_OBJ) $(OUT)/libfoldd.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 $(OUT)/libfoldd.a: $(LIB_OBJ)
-	rm -f $@ && $(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(OUT)/%.o: src/%.c | $(OUT)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 # The SQL is part of the program: each file becomes a C string (include/sql_text.h).
 $(OUT)/sql_text.o: $(OUT)/sql_text.c
-	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(OUT)/sql_text.c: $(SQL) Makefile | $(OUT)
-	{ echo '#include "sql_text.h"'; echo 'const struct sql_text sql_texts[] = {'; \
+	$(Q){ echo '#include "sql_text.h"'; echo 'const struct sql_text sql_texts[] = {'; \
 	  for f in $(SQL); do echo "{\"$${f#sql/}\","; \
 	    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/"/' -e 's/$$/\\n"/' $$f; echo '},'; done; \
 	  echo '{0, 0}};'; } > $@.tmp && mv $@.tmp $@
 
 $(OUT):
-	mkdir -p $@
+	$(Q)mkdir -p $@
 
 # Tests: one program of unit tests, one of integration tests; both use Check.
 UNIT_SRC  := $(wildcard tests/unit/*.c)
@@ -106,17 +114,19 @@ UNIT_OBJ  := $(UNIT_SRC:%.c=$(OUT)/%.o)
 INTEG_OBJ := $(INTEG_SRC:%.c=$(OUT)/%.o)
 
 $(OUT)/tests/%.o: tests/%.c | $(OUT)
-	mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(shell pkg-config --cflags check) -Itests -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) $(shell pkg-config --cflags check) -Itests -MMD -MP -c -o $@ $<
 $(OUT)/unit: $(UNIT_OBJ) $(OUT)/libfoldd.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIBS)
 $(OUT)/integration: $(INTEG_OBJ) $(OUT)/libfoldd.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIBS)
 
 .PHONY: test test-unit test-integration
 test: deps
-	@$(MAKE) --no-print-directory test-unit
-	@$(MAKE) --no-print-directory test-integration
+	@$(MAKE) --no-print-directory -j$(JOBS) test-unit
+	@$(MAKE) --no-print-directory -j$(JOBS) test-integration
 test-unit: $(OUT)/unit
 	$(OUT)/unit
 test-integration: $(OUT)/integration $(OUT)/foldd $(OUT)/foldctl
@@ -126,10 +136,11 @@ test-integration: $(OUT)/integration $(OUT)/foldd $(OUT)/foldctl
 BENCH_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/bench/*.c) \
     $(filter-out tests/integration/main.c tests/integration/test_%,$(INTEG_SRC)))
 $(OUT)/bench: $(BENCH_OBJ) $(OUT)/libfoldd.a
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CHECK_LIBS) $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pthread -o $@ $^ $(CHECK_LIBS) $(LIBS)
 .PHONY: bench
 bench: deps
-	@$(MAKE) --no-print-directory $(OUT)/bench all
+	@$(MAKE) --no-print-directory -j$(JOBS) $(OUT)/bench all
 	FOLDD=$(OUT)/foldd FOLDCTL=$(OUT)/foldctl $(OUT)/bench
 
 .PHONY: lint

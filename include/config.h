@@ -67,7 +67,8 @@ bool config_set(struct config *config, const char *key, const char *value,
 /* Set one option from "KEY=VALUE". */
 bool config_set_pair(struct config *config, const char *pair, struct err *err) MUST_CHECK;
 
-/* Read an INI text (sections are allowed and ignored); errors name the line and the key. */
+/* Read an INI text (sections are allowed and ignored, lines have at most 198 bytes: longer connection
+ * strings go into a libpq service file); errors name the line and the key. */
 bool config_parse(struct config *config, const char *text, struct err *err) MUST_CHECK;
 
 #endif

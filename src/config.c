@@ -10,6 +10,7 @@
 #define AT(field) offsetof(struct config, field)
 
 enum {
+    CONFIG_LINE_MAX = 198, /* what inih's line buffer holds */
     KIB = 1024,
     MIB = 1024 * 1024,
     SECOND = 1000,
@@ -180,20 +181,35 @@ static int on_pair(void *arg, const char *section, const char *key, const char *
 {
     struct parse_state *state = arg;
     (void)section;
-    if (state->failed || config_set(state->config, key, value, &state->err))
-        return 1;
-    state->failed = true;
-    return 0;
+    state->failed = !config_set(state->config, key, value, &state->err);
+    return !state->failed;
+}
+
+/* One line at a time, so that its number is known; and so that a line which begins with white space
+ * is not taken for the continuation of a value. */
+static bool parse_line(struct config *config, const char *line, struct err *err)
+{
+    struct parse_state state = {.config = config};
+    if (strlen(line) > CONFIG_LINE_MAX)
+        return err_set(err, ERR_CLIENT, "longer than %d bytes", CONFIG_LINE_MAX);
+    if (ini_parse_string(line, on_pair, &state) == 0)
+        return true;
+    if (!state.failed)
+        return err_set(err, ERR_CLIENT, "not KEY = VALUE");
+    if (err != NULL)
+        *err = state.err;
+    return false;
 }
 
 bool config_parse(struct config *config, const char *text, struct err *err)
 {
-    struct parse_state state = {.config = config};
-    int line = ini_parse_string(text, on_pair, &state);
-    if (line == 0)
-        return true;
-    if (!state.failed)
-        return err_set(err, ERR_CLIENT, "line %d: not KEY = VALUE", line);
-    *err = state.err;
-    return err_wrap(err, "line %d", line);
+    bool ok = true;
+    for (int number = 1; ok && *text != '\0'; number++) {
+        size_t len = strcspn(text, "\n");
+        char *line = mem_dup(text, len);
+        ok = parse_line(config, line, err) || err_wrap(err, "line %d", number);
+        free(line);
+        text += len + (text[len] == '\n');
+    }
+    return ok;
 }

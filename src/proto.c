@@ -79,11 +79,24 @@ struct members {
     struct span action; /* decoded, for choosing the shape */
 };
 
+/* Text of a client's in a message: at most so much of it, cut between characters. */
+enum { QUOTED_MAX = 100 };
+
+static int quoted(struct span text)
+{
+    if (text.len <= QUOTED_MAX)
+        return (int)text.len;
+    int len = QUOTED_MAX;
+    while (len > 0 && ((unsigned char)text.data[len] & 0xc0) == 0x80)
+        len--;
+    return len;
+}
+
 #define INVALID(err, ...) err_set(err, ERR_CLIENT, __VA_ARGS__)
 
 /* Room for every decoded text of a valid line, so that text does not move while spans point at it.
  */
-enum { DECODED_MAX = OP_COLLECTION_MAX + OP_DOCUMENT_MAX + OP_ID_MAX + OP_ACTION_MAX };
+enum { DECODED_MAX = OP_COLLECTION_MAX + OP_DOCUMENT_MAX + OP_ID_MAX + OP_ACTION_MAX + 100 };
 
 /* The text of a JSON string member: its own bytes, or what jansson makes of its escapes, in text.
  */
@@ -137,7 +150,8 @@ static bool collect(const struct scan_object *object, struct members *members, s
         decode_key(member, &name);
         int key = find_key(&name);
         if (key < 0)
-            ok = INVALID(err, "unknown key \"%.100s\"", buf_cstr(&name));
+            ok = INVALID(err, "unknown key \"%.*s\"", quoted((struct span){name.data, name.len}),
+                         name.data);
         else if (members->by_key[key] != NULL)
             ok = INVALID(err, "the key \"%s\" is there twice", key_names[key]);
         else
@@ -149,13 +163,13 @@ static bool collect(const struct scan_object *object, struct members *members, s
 
 static bool check_keys(const struct members *members, const struct shape *shape, struct err *err)
 {
-    for (int key = 0; key < KEYS; key++) {
+    for (int key = 0; key < KEYS; key++)
         if (members->by_key[key] != NULL && !(shape->allowed & BIT(key)))
             return INVALID(err, "the key \"%s\" does not belong in %s \"%s\"", key_names[key],
                            shape->kind == REQUEST_OPERATION ? "an" : "the request", shape->name);
+    for (int key = 0; key < KEYS; key++)
         if (members->by_key[key] == NULL && (shape->required & BIT(key)))
             return INVALID(err, "the key \"%s\" is missing", key_names[key]);
-    }
     return true;
 }
 
@@ -180,9 +194,9 @@ static bool get_text(const struct members *members, enum key key, size_t max, st
     return true;
 }
 
-/* A whole number of 0 to max; absent leaves out as it is. */
-static bool get_int(const struct members *members, enum key key, int64_t max, int64_t *out,
-                    struct err *err)
+/* A whole number of min to max; absent leaves out as it is. */
+static bool get_int(const struct members *members, enum key key, int64_t min, int64_t max,
+                    int64_t *out, struct err *err)
 {
     const struct scan_member *member = members->by_key[key];
     if (member == NULL)
@@ -194,9 +208,9 @@ static bool get_int(const struct members *members, enum key key, int64_t max, in
         ok = c >= '0' && c <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
              !__builtin_add_overflow(value, c - '0', &value);
     }
-    if (!ok || value > max)
-        return INVALID(err, "\"%s\" must be a whole number from 0 to %lld", key_names[key],
-                       (long long)max);
+    if (!ok || value < min || value > max)
+        return INVALID(err, "\"%s\" must be a whole number from %lld to %lld", key_names[key],
+                       (long long)min, (long long)max);
     *out = value;
     return true;
 }
@@ -230,17 +244,22 @@ static bool check_action(struct span action, bool has_fields, struct err *err)
             return INVALID(err, "the key \"fields\" does not belong in a \"%s\"", known->name);
         return true;
     }
-    return INVALID(err, "unknown action \"%.*s\"", (int)action.len, action.data);
+    return INVALID(err, "unknown action \"%.*s\"", quoted(action), action.data);
 }
 
-static bool get_ack(const struct members *members, enum op_ack *out, struct err *err)
+static bool get_ack(const struct members *members, struct buf *text, enum op_ack *out,
+                    struct err *err)
 {
     const struct scan_member *member = members->by_key[KEY_ACK];
-    if (member == NULL || equals(member->value, "\"stored\""))
+    struct span word;
+    if (member == NULL)
         return true;
-    if (!equals(member->value, "\"folded\""))
+    bool known = member->kind == SCAN_STRING && member->value.len < QUOTED_MAX &&
+                 decode(member, text, &word);
+    if (known && equals(word, "folded"))
+        *out = OP_ACK_FOLDED;
+    else if (!known || !equals(word, "stored"))
         return INVALID(err, "\"ack\" must be \"stored\" or \"folded\"");
-    *out = OP_ACK_FOLDED;
     return true;
 }
 
@@ -252,7 +271,8 @@ static bool parse_operation(const struct members *members, struct request *out, 
         !get_text(members, KEY_ID, OP_ID_MAX, &out->text, &parts.id, err) ||
         !get_text(members, KEY_ACTION, OP_ACTION_MAX, &out->text, &parts.action, err) ||
         !get_object(members, KEY_FIELDS, &parts.fields, err) ||
-        !get_object(members, KEY_META, &parts.meta, err) || !get_ack(members, &parts.ack, err) ||
+        !get_object(members, KEY_META, &parts.meta, err) ||
+        !get_ack(members, &out->text, &parts.ack, err) ||
         !check_action(parts.action, parts.fields.data != NULL, err))
         return false;
     out->op = op_new(&parts);
@@ -297,8 +317,8 @@ static bool parse_request(const struct members *members, const struct shape *sha
     if (!get_text(members, KEY_COLLECTION, OP_COLLECTION_MAX, &out->text, &out->collection, err) ||
         !get_text(members, KEY_DOCUMENT, OP_DOCUMENT_MAX, &out->text, &out->document, err) ||
         !get_text(members, KEY_ID, OP_ID_MAX, &out->text, &out->id, err) ||
-        !get_int(members, KEY_SEQ, INT64_MAX, &out->seq, err) ||
-        !get_int(members, KEY_TIMEOUT, PROTO_TIMEOUT_MAX_MS, &out->timeout_ms, err))
+        !get_int(members, KEY_SEQ, 1, INT64_MAX, &out->seq, err) ||
+        !get_int(members, KEY_TIMEOUT, 0, PROTO_TIMEOUT_MAX_MS, &out->timeout_ms, err))
         return false;
     if (shape->kind == REQUEST_AWAIT && !check_await(out, err))
         return false;
@@ -306,29 +326,36 @@ static bool parse_request(const struct members *members, const struct shape *sha
     return true;
 }
 
+static const struct shape *find_request(const struct scan_member *request, struct err *err)
+{
+    struct buf text = {0};
+    struct span name = {NULL, 0};
+    const struct shape *found = NULL;
+    if (request->kind != SCAN_STRING || !decode(request, &text, &name)) {
+        INVALID(err, "\"request\" must be a string");
+    } else {
+        for (size_t i = 0; i < sizeof(request_shapes) / sizeof(request_shapes[0]); i++)
+            if (equals(name, request_shapes[i].name))
+                found = &request_shapes[i];
+        if (found == NULL)
+            INVALID(err, "unknown request \"%.*s\"", quoted(name), name.data);
+    }
+    buf_fini(&text);
+    return found;
+}
+
 static const struct shape *find_shape(const struct members *members, struct err *err)
 {
     const struct scan_member *request = members->by_key[KEY_REQUEST];
-    if (members->by_key[KEY_ACTION] != NULL) {
-        if (request == NULL)
-            return &operation_shape;
+    bool action = members->by_key[KEY_ACTION] != NULL;
+    if (request != NULL && !action)
+        return find_request(request, err);
+    if (request == NULL && action)
+        return &operation_shape;
+    if (action)
         INVALID(err, "\"action\" and \"request\" exclude each other");
-        return NULL;
-    }
-    if (request == NULL) {
+    else
         INVALID(err, "a line needs \"action\" or \"request\"");
-        return NULL;
-    }
-    if (request->kind != SCAN_STRING) {
-        INVALID(err, "\"request\" must be a string");
-        return NULL;
-    }
-    struct span name = {request->value.data + 1, request->value.len - 2};
-    for (size_t i = 0; i < sizeof(request_shapes) / sizeof(request_shapes[0]); i++)
-        if (equals(name, request_shapes[i].name))
-            return &request_shapes[i];
-    INVALID(err, "unknown request %.*s", (int)(request->value.len > 100 ? 100 : request->value.len),
-            request->value.data);
     return NULL;
 }
 
@@ -337,7 +364,7 @@ static bool scan_failed(const struct scan_error *error, struct err *err)
     if (error->member.data == NULL)
         return INVALID(err, "%s at byte %zu", error->reason, error->offset);
     return INVALID(err, "%s at byte %zu, in \"%.*s\"", error->reason, error->offset,
-                   (int)(error->member.len > 100 ? 100 : error->member.len), error->member.data);
+                   quoted(error->member), error->member.data);
 }
 
 bool proto_parse(struct span line, struct request *out, struct err *err)

@@ -63,6 +63,32 @@ START_TEST(err_wrap_puts_context_in_front)
 }
 END_TEST
 
+START_TEST(err_wrap_cuts_at_a_character)
+{
+    static const char *const characters[] = {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    struct err err;
+    for (size_t i = 0; i < 3; i++) {
+        size_t size = strlen(characters[i]);
+        for (size_t shift = 0; shift < 4; shift++) {
+            struct buf text = {0};
+            buf_printf(&text, "%.*s", (int)shift, "xxxx");
+            while (text.len < 2 * sizeof(err.message))
+                buf_add_str(&text, characters[i]);
+            err_set(&err, ERR_DATA, "%s", buf_cstr(&text));
+            err_wrap(&err, "%s", buf_cstr(&text));
+            /* At most 200 bytes of context and 300 of the message, each in whole characters. */
+            size_t front = 200 - (200 - shift) % size;
+            size_t back = 300 - (300 - shift) % size;
+            ck_assert_uint_eq(strlen(err.message), front + 2 + back);
+            ck_assert_mem_eq(err.message, text.data, front);
+            ck_assert_mem_eq(err.message + front, ": ", 2);
+            ck_assert_mem_eq(err.message + front + 2, text.data, back);
+            buf_fini(&text);
+        }
+    }
+}
+END_TEST
+
 START_TEST(sqlstates_have_classes)
 {
     static const struct {
@@ -131,6 +157,24 @@ START_TEST(buf_prints_and_hands_over)
 }
 END_TEST
 
+START_TEST(buf_prints_at_every_edge_of_its_room)
+{
+    for (size_t before = 0; before < 130; before++)
+        for (int width = 1; width < 130; width++) {
+            struct buf buf = {0};
+            for (size_t i = 0; i < before; i++)
+                buf_add_char(&buf, 'b');
+            buf_printf(&buf, "%0*d", width, 7);
+            size_t len = before + (size_t)width;
+            if (buf.len != len || buf.cap < len || buf.data[len - 1] != '7' ||
+                (before > 0 && buf.data[before - 1] != 'b') ||
+                (width > 1 && buf.data[before] != '0'))
+                ck_abort_msg("%zu bytes behind %d", before, width);
+            buf_fini(&buf);
+        }
+}
+END_TEST
+
 START_TEST(buf_writes_network_order)
 {
     struct buf buf = {0};
@@ -185,6 +229,33 @@ START_TEST(log_text_is_bounded)
 }
 END_TEST
 
+START_TEST(log_text_cuts_at_a_character)
+{
+    static const char *const characters[] = {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    for (size_t i = 0; i < 3; i++) {
+        size_t size = strlen(characters[i]);
+        for (size_t shift = 0; shift < 4; shift++) {
+            struct buf text = {0};
+            buf_printf(&text, "%.*s", (int)shift, "xxxx");
+            while (text.len < 1000)
+                buf_add_str(&text, characters[i]);
+            const char *quoted = log_text(buf_cstr(&text));
+            size_t len = strlen(quoted) - 2;
+            ck_assert_uint_ge(len, 399 - (size - 1));
+            ck_assert_uint_eq((len - shift) % size, 0);
+            ck_assert_mem_eq(quoted + 1, text.data, len);
+            ck_assert_str_eq(quoted + 1 + len, "\"");
+            buf_fini(&text);
+        }
+    }
+    /* What is no UTF-8 at all must not do harm. */
+    char bytes[1000];
+    memset(bytes, 0x80, sizeof(bytes));
+    bytes[sizeof(bytes) - 1] = '\0';
+    ck_assert_str_eq(log_text(bytes), "\"\"");
+}
+END_TEST
+
 START_TEST(log_text_keeps_four_results)
 {
     const char *kept[] = {log_text("a"), log_text("b"), log_text("c"), log_text("d")};
@@ -202,11 +273,13 @@ Suite *base_suite(void)
     tcase_add_test(tcase, err_set_fills_everything);
     tcase_add_test(tcase, err_set_cuts_at_a_character);
     tcase_add_test(tcase, err_wrap_puts_context_in_front);
+    tcase_add_test(tcase, err_wrap_cuts_at_a_character);
     tcase_add_test(tcase, sqlstates_have_classes);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("buf");
     tcase_add_test(tcase, buf_grows_and_keeps_what_it_has);
     tcase_add_test(tcase, buf_prints_and_hands_over);
+    tcase_add_test(tcase, buf_prints_at_every_edge_of_its_room);
     tcase_add_test(tcase, buf_writes_network_order);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("clock");
@@ -215,6 +288,7 @@ Suite *base_suite(void)
     tcase = tcase_create("log_text");
     tcase_add_test(tcase, log_text_is_one_quoted_value);
     tcase_add_test(tcase, log_text_is_bounded);
+    tcase_add_test(tcase, log_text_cuts_at_a_character);
     tcase_add_test(tcase, log_text_keeps_four_results);
     suite_add_tcase(suite, tcase);
     return suite;

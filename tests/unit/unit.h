@@ -13,10 +13,17 @@
 #include <stdint.h>
 
 Suite *base_suite(void);
+Suite *batch_suite(void);
+Suite *config_suite(void);
+Suite *docs_suite(void);
+Suite *emit_suite(void);
 Suite *hash_suite(void);
 Suite *line_suite(void);
+Suite *op_suite(void);
+Suite *proto_suite(void);
 Suite *retry_suite(void);
 Suite *scan_suite(void);
+Suite *waiters_suite(void);
 Suite *watermark_suite(void);
 
 /* The next number of a sequence that *state, which must not be 0, determines (xorshift32). */
