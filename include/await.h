@@ -39,6 +39,8 @@ void await_set_reader(struct await *await, struct pg *reader);
 void await_operation(struct await *await, struct slot *slot);
 /* A "barrier". */
 void await_barrier(struct await *await, struct slot *slot);
+/* A "drain", when ingest is paused: as a barrier behind the last operation that was sent. */
+void await_drained(struct await *await, struct slot *slot, int64_t ticket);
 /* The slot's operation is stored, and its receipt is due with its outcome. */
 void await_stored(struct await *await, struct slot *slot, const struct op *op, int64_t seq,
                   enum receipt_kind kind);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <sys/types.h>
 
 #include "buf.h"
 #include "proto.h"
@@ -53,6 +54,8 @@ struct client_limits {
     size_t max_pending; /* bytes of requests and replies under way of one connection */
     size_t max_all;     /* of all of them together: beyond that each may have SCARCE_PENDING */
     size_t max_clients;
+    const gid_t *admin_groups; /* borrowed: their members may do what changes others' operations */
+    size_t admin_group_count;
 };
 
 struct client_handler {
@@ -100,6 +103,10 @@ void slot_stored(struct slot *slot);
  * answer is written are, too. */
 void slot_mark_failing(struct slot *slot);
 bool slot_is_failing(const struct slot *slot);
+
+/* Whether the peer may do what changes others' operations: foldd's own user, root, and the members
+ * of admin_groups, by the kernel's word (unix(7), SO_PEERCRED and SO_PEERGROUPS). */
+bool slot_is_admin(const struct slot *slot);
 
 /* Borrowed: who sent it, as the log calls it ("uid:1000"). */
 const char *slot_actor(const struct slot *slot);

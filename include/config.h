@@ -19,6 +19,7 @@ struct config {
     char *socket;
     int64_t socket_mode;
     char *socket_group;
+    char *admin_groups;
     int64_t workers;
     int64_t max_line_bytes;
     int64_t max_pending_bytes;
@@ -67,8 +68,8 @@ bool config_set(struct config *config, const char *key, const char *value,
 /* Set one option from "KEY=VALUE". */
 bool config_set_pair(struct config *config, const char *pair, struct err *err) MUST_CHECK;
 
-/* Read an INI text (sections are allowed and ignored, lines have at most 198 bytes: longer connection
- * strings go into a libpq service file); errors name the line and the key. */
+/* Read an INI text (sections are allowed and ignored, lines have at most 198 bytes: longer
+ * connection strings go into a libpq service file); errors name the line and the key. */
 bool config_parse(struct config *config, const char *text, struct err *err) MUST_CHECK;
 
 #endif

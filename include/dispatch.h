@@ -63,6 +63,13 @@ void dispatch_committed(struct dispatch *dispatch, const struct batch *batch, in
 /* Once per turn of the loop: hand out work, read pages, save the cursor. */
 void dispatch_turn(struct dispatch *dispatch);
 
+/* An operator has made a parked document due (key.data NULL: all of them). */
+void dispatch_hurry(struct dispatch *dispatch, struct span key);
+
+/* Fold nothing until told otherwise; what is running ends. */
+void dispatch_set_pause(struct dispatch *dispatch, bool paused);
+bool dispatch_is_paused(const struct dispatch *dispatch);
+
 /* Take no more tasks. */
 void dispatch_stop(struct dispatch *dispatch);
 /* After dispatch_stop: the running tasks have ended and the cursor is saved. */

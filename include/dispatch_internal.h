@@ -59,6 +59,7 @@ struct dispatch {
     struct event *poll_timer;
     struct event *reconnect_timer;
     bool paused;
+    bool halted; /* by an operator */
     bool stopping;
     bool full;             /* the window has no room for a page */
     unsigned fails;        /* pauses in a row */

@@ -97,7 +97,7 @@ void docs_pin(struct docs *docs, struct doc *doc);
 
 /* The row of a pinned document that a worker still has is written: operations that come now are
  * covered by it, and it is parked as soon as the worker is done with it. */
-void docs_carry(struct docs *docs, struct doc *doc);
+void docs_carry(struct docs *docs, struct doc *doc, unsigned attempts);
 
 /* For each document aside: call fn, which may pin it. */
 void docs_each_aside(struct docs *docs, void (*fn)(void *arg, struct doc *doc), void *arg);
@@ -120,6 +120,11 @@ void docs_set_aside(struct docs *docs, struct doc *doc, int64_t due_ms);
 /* A row of foldd.parked covers the document now: everything that waits is dropped from memory. The
  * document may be running, retrying or new (docs_add_parked). */
 void docs_park(struct docs *docs, struct doc *doc, int64_t due_ms, unsigned attempts);
+
+/* A parked document is due now. In any other state nothing happens. */
+void docs_hurry(struct docs *docs, struct doc *doc);
+/* All of them are. */
+void docs_hurry_all(struct docs *docs);
 
 /* An entry for a document that is parked in the database. */
 struct doc *docs_add_parked(struct docs *docs, struct span key, int64_t due_ms, unsigned attempts);

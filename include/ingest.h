@@ -59,6 +59,10 @@ void ingest_end_term(struct ingest *ingest);
 /* Once per turn of the loop: send the next batch if the connection is free. */
 void ingest_turn(struct ingest *ingest);
 
+/* Store nothing until told otherwise: operations wait in memory, up to db_timeout. */
+void ingest_set_pause(struct ingest *ingest, bool paused);
+bool ingest_is_paused(const struct ingest *ingest);
+
 /* seq of the last committed operation, as known from our own commits. */
 int64_t ingest_head(const struct ingest *ingest);
 
@@ -66,6 +70,9 @@ int64_t ingest_head(const struct ingest *ingest);
  * before it are decided. */
 int64_t ingest_ticket(const struct ingest *ingest);
 int64_t ingest_decided(const struct ingest *ingest);
+
+/* The ticket of the last operation of the batch in flight; as ingest_decided when none is. */
+int64_t ingest_sent(const struct ingest *ingest);
 
 size_t ingest_pending_bytes(const struct ingest *ingest);
 size_t ingest_pending_ops(const struct ingest *ingest);

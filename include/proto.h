@@ -20,6 +20,9 @@ enum {
     PROTO_VERSION = 1,
     PROTO_TIMEOUT_DEFAULT_MS = 30000,
     PROTO_TIMEOUT_MAX_MS = 3600000,
+    PROTO_LIST_DEFAULT = 100, /* entries of a list */
+    PROTO_LIST_MAX = 1000,
+    PROTO_REASON_MAX = 1024, /* bytes */
 };
 
 enum request_kind {
@@ -30,6 +33,12 @@ enum request_kind {
     REQUEST_LOOK, /* "request":"operation" */
     REQUEST_AWAIT,
     REQUEST_BARRIER,
+    REQUEST_PARKED,
+    REQUEST_RETRY,
+    REQUEST_SKIP,
+    REQUEST_PAUSE,
+    REQUEST_RESUME,
+    REQUEST_DRAIN,
     REQUEST_KINDS,
 };
 
@@ -40,8 +49,11 @@ struct request {
     struct span collection;
     struct span document; /* data NULL when absent, as id */
     struct span id;
-    int64_t seq; /* 0 when absent */
+    struct span reason; /* of an operator; empty when absent */
+    struct span what;   /* of a pause: "ingest" or "folding" */
+    int64_t seq;        /* 0 when absent */
     int64_t timeout_ms;
+    int64_t limit; /* of a list, which goes on behind collection and document */
 };
 
 /* Error codes of the protocol. */
@@ -66,6 +78,9 @@ void request_fini(struct request *request);
 void proto_error(struct buf *out, enum reply_code code, const char *message, int64_t line);
 void proto_conflict(struct buf *out, int64_t seq, struct span id, int64_t line);
 void proto_unavailable(struct buf *out, const char *stored, int64_t line);
+
+/* The place behind an entry of a list, as text that comes back in "after". */
+void proto_list_key(struct buf *out, struct span collection, struct span document);
 
 enum receipt_kind { RECEIPT_NEW, RECEIPT_DUPLICATE };
 /* {"ok":true,"seq":..,"id":..[,"duplicate":true]} without the end, for more members to follow. */

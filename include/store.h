@@ -54,6 +54,8 @@ struct store_lead_row {
     int64_t head;
     int64_t cursor;
     int64_t received_us; /* received_at of the operation at the head */
+    bool ingest_paused;
+    bool folding_paused;
 };
 void store_lead(struct pg *pg, const char *token, const char *instance, pg_result_fn on_result,
                 void *arg);
@@ -176,5 +178,48 @@ struct store_operation_row {
 void store_operation(struct pg *pg, struct span collection, struct span document, struct span id,
                      int64_t seq, pg_result_fn on_result, void *arg);
 struct store_operation_row store_operation_row(const PGresult *result);
+
+/* --- operators */
+
+struct store_parked_list_row {
+    struct span collection;
+    struct span document;
+    int64_t seq;
+    struct span sqlstate;
+    struct span message;
+    int32_t attempts;
+    struct span parked_at; /* RFC 3339 */
+    struct span next_try;
+};
+/* Up to limit parked documents behind (document, collection), in that order; data NULL: from the
+ * first. */
+void store_parked_list(struct pg *pg, struct span collection, struct span document, int32_t limit,
+                       pg_result_fn on_result, void *arg);
+struct store_parked_list_row store_parked_list_row(const PGresult *result, int row);
+
+/* Make a parked document due now; data NULL: all. */
+void store_retry(struct pg *pg, const struct term *term, struct span collection,
+                 struct span document, pg_result_fn on_result, void *arg);
+int64_t store_retry_row(const PGresult *result); /* how many */
+
+struct store_skip {
+    struct span collection;
+    struct span document;
+    int64_t seq;
+    struct span reason;
+    const char *actor;
+};
+void store_skip(struct pg *pg, const struct term *term, const struct store_skip *skip,
+                pg_result_fn on_result, void *arg);
+struct span store_skip_row(const PGresult *result); /* as foldd.skip() answers */
+
+struct store_pause {
+    struct span what;
+    bool paused;
+    struct span reason;
+    const char *actor;
+};
+void store_set_pause(struct pg *pg, const struct term *term, const struct store_pause *pause,
+                     pg_result_fn on_result, void *arg);
 
 #endif

@@ -136,6 +136,34 @@ COMMENT ON COLUMN foldd.parked.attempts IS 'How often the fold was tried.';
 COMMENT ON COLUMN foldd.parked.parked_at IS 'When the document was parked.';
 COMMENT ON COLUMN foldd.parked.next_try IS 'When foldd tries again.';
 
+CREATE TABLE foldd.skipped (
+    seq         bigint PRIMARY KEY,
+    collection  text COLLATE "C" NOT NULL,
+    document    text COLLATE "C" NOT NULL,
+    reason      text NOT NULL,
+    actor       text COLLATE "C" NOT NULL,
+    skipped_at  timestamptz NOT NULL
+);
+COMMENT ON TABLE foldd.skipped IS 'Operations that an operator has skipped: every fold leaves them out.';
+COMMENT ON COLUMN foldd.skipped.seq IS 'The operation.';
+COMMENT ON COLUMN foldd.skipped.collection IS 'Its document''s collection.';
+COMMENT ON COLUMN foldd.skipped.document IS 'Its document.';
+COMMENT ON COLUMN foldd.skipped.reason IS 'Why, in the operator''s words.';
+COMMENT ON COLUMN foldd.skipped.actor IS 'Who: uid:N of the peer on the socket.';
+COMMENT ON COLUMN foldd.skipped.skipped_at IS 'When.';
+
+CREATE TABLE foldd.pauses (
+    what        text PRIMARY KEY CHECK (what IN ('ingest', 'folding')),
+    reason      text NOT NULL,
+    actor       text COLLATE "C" NOT NULL,
+    since       timestamptz NOT NULL
+);
+COMMENT ON TABLE foldd.pauses IS 'What an operator has paused, until resumed; also over restarts.';
+COMMENT ON COLUMN foldd.pauses.what IS 'ingest: nothing is stored; folding: nothing is folded.';
+COMMENT ON COLUMN foldd.pauses.reason IS 'Why, in the operator''s words.';
+COMMENT ON COLUMN foldd.pauses.actor IS 'Who: uid:N of the peer on the socket.';
+COMMENT ON COLUMN foldd.pauses.since IS 'Since when.';
+
 CREATE TYPE foldd.fold_state AS (
     fields      jsonb,
     deleted     boolean,

@@ -57,6 +57,11 @@ BEGIN
     ELSIF action = 'delete' THEN
         result := '{}';
         state.deleted := true;
+    ELSIF action IS NULL THEN
+        -- Left out by an operator (R19).
+        state.outcomes := coalesce(state.outcomes, '[]')
+            || foldd.outcome(seq, 'skipped', 'by an operator: see foldd.skipped');
+        RETURN state;
     ELSE
         RAISE EXCEPTION 'no rule for action "%" of operation %', action, seq
             USING ERRCODE = 'FD010';
@@ -71,7 +76,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION foldd.fold_step(foldd.fold_state, jsonb, boolean, bigint, timestamptz, timestamptz, bigint, text, jsonb, timestamptz) IS
-    'Transition function of foldd.fold_state(): applies one operation. Unknown actions raise FD010.';
+    'Transition function of foldd.fold_state(): applies one operation. An action of NULL is one that was skipped; unknown actions raise FD010.';
 
 CREATE OR REPLACE AGGREGATE foldd.fold_state(
     initial_fields jsonb, initial_deleted boolean, initial_revision bigint,
@@ -91,8 +96,13 @@ CREATE OR REPLACE FUNCTION foldd.fold(epoch bigint, token text, seqs bigint[])
     LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
+DECLARE
+    skips bigint[];
 BEGIN
     PERFORM foldd.enter(fold.epoch, fold.token);
+    IF EXISTS (SELECT FROM foldd.skipped) THEN
+        skips := ARRAY(SELECT k.seq FROM foldd.skipped k WHERE k.seq = ANY (fold.seqs));
+    END IF;
     RETURN QUERY
     WITH folded AS (
         INSERT INTO foldd.documents AS d (collection, id, version, revision, deleted, created_at,
@@ -104,7 +114,8 @@ BEGIN
             SELECT o.document, o.collection, max(o.seq) AS version,
                    coalesce(max(p.version), 0) AS base, coalesce(max(p.gen), 0) AS gen,
                    foldd.fold_state(p.fields, p.deleted, p.revision, p.created_at, p.updated_at,
-                                    o.seq, o.action, o.fields, o.received_at ORDER BY o.seq) AS state
+                                    o.seq, CASE WHEN o.seq = ANY (skips) THEN NULL ELSE o.action END,
+                                    o.fields, o.received_at ORDER BY o.seq) AS state
             FROM foldd.operations o
             LEFT JOIN foldd.documents p ON p.id = o.document AND p.collection = o.collection
             WHERE o.seq = ANY (fold.seqs) AND o.seq > coalesce(p.version, 0)

@@ -28,7 +28,8 @@ COMMENT ON FUNCTION foldd.head() IS
 
 CREATE OR REPLACE FUNCTION foldd.lead(
     new_token text, new_instance text,
-    OUT epoch bigint, OUT batch bigint, OUT head bigint, OUT cursor bigint, OUT received_us bigint)
+    OUT epoch bigint, OUT batch bigint, OUT head bigint, OUT cursor bigint, OUT received_us bigint,
+    OUT ingest_paused boolean, OUT folding_paused boolean)
     LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
@@ -52,6 +53,8 @@ BEGIN
     lead.batch := coalesce(lead.batch, 0);
     lead.received_us := coalesce(lead.received_us, 0);
     SELECT c.seq INTO lead.cursor FROM foldd.cursor c;
+    lead.ingest_paused := EXISTS (SELECT FROM foldd.pauses p WHERE p.what = 'ingest');
+    lead.folding_paused := EXISTS (SELECT FROM foldd.pauses p WHERE p.what = 'folding');
 END
 $$;
 COMMENT ON FUNCTION foldd.lead(text, text) IS

@@ -36,6 +36,10 @@ DECLARE
     seqs bigint[];
 BEGIN
     PERFORM foldd.enter(fold_parked.epoch, fold_parked.token);
+    -- An operation is folded or skipped, never both: foldd.skip() takes the same lock.
+    PERFORM FROM foldd.parked p
+    WHERE p.document = fold_parked.document AND p.collection = fold_parked.collection
+    FOR UPDATE;
     seqs := foldd.waiting(fold_parked.collection, fold_parked.document, fold_parked.upto,
                           fold_parked.max_ops);
     PERFORM FROM foldd.fold(fold_parked.epoch, fold_parked.token, seqs);

@@ -300,6 +300,13 @@ void await_barrier(struct await *await, struct slot *slot)
     waiters_file_barrier(await->waiters, wait);
 }
 
+void await_drained(struct await *await, struct slot *slot, int64_t ticket)
+{
+    struct wait *wait = begin(await, slot, WAIT_TICKET, slot->request->timeout_ms);
+    wait->number = ticket;
+    waiters_file_barrier(await->waiters, wait);
+}
+
 void await_stored(struct await *await, struct slot *slot, const struct op *op, int64_t seq,
                   enum receipt_kind kind)
 {

@@ -19,6 +19,7 @@ enum {
     READ_BYTES = 64 * 1024, /* per connection and turn: nobody starves the others */
     SLOT_CHARGE = 256,      /* what a slot weighs besides its text */
     HANGUP_CHECK_S = 1,
+    PEER_GROUPS_MAX = 1024,
     SCARCE_PENDING = 64 * 1024, /* what one connection may have under way when memory is scarce */
 };
 
@@ -44,6 +45,7 @@ struct client {
     bool eof;     /* the peer sends no more */
     bool closing; /* reads no more: close when everything is sent */
     bool dead;    /* free at the end of the turn */
+    bool admin;
     char actor[24];
 };
 
@@ -270,9 +272,31 @@ static void on_client_write(evutil_socket_t fd, short what, void *arg)
     mark_dirty(arg);
 }
 
+static bool is_admin_group(const struct clients *clients, gid_t gid)
+{
+    for (size_t i = 0; i < clients->limits.admin_group_count; i++)
+        if (clients->limits.admin_groups[i] == gid)
+            return true;
+    return false;
+}
+
+static bool is_admin(const struct clients *clients, int fd, const struct ucred *peer)
+{
+    gid_t groups[PEER_GROUPS_MAX];
+    socklen_t len = sizeof(groups);
+    if (peer->uid == 0 || peer->uid == geteuid() || is_admin_group(clients, peer->gid))
+        return true;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) != 0)
+        return false;
+    for (size_t i = 0; i < len / sizeof(groups[0]); i++)
+        if (is_admin_group(clients, groups[i]))
+            return true;
+    return false;
+}
+
 void clients_accept(struct clients *clients, int fd)
 {
-    struct ucred peer = {.uid = (uid_t)-1};
+    struct ucred peer = {.uid = (uid_t)-1, .gid = (gid_t)-1};
     socklen_t len = sizeof(peer);
     if (clients->count >= clients->limits.max_clients) {
         struct buf reply = {0};
@@ -289,6 +313,7 @@ void clients_accept(struct clients *clients, int fd)
     client->id = ++clients->last_id;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
         snprintf(client->actor, sizeof(client->actor), "uid:%u", (unsigned)peer.uid);
+    client->admin = is_admin(clients, fd, &peer);
     client->read_event = event_new(clients->base, fd, EV_READ | EV_PERSIST, on_client_read, client);
     client->write_event = event_new(clients->base, fd, EV_WRITE, on_client_write, client);
     client->output = evbuffer_new();
@@ -502,6 +527,11 @@ void slot_mark_failing(struct slot *slot)
 bool slot_is_failing(const struct slot *slot)
 {
     return slot->client != NULL && slot->client->failing != NULL;
+}
+
+bool slot_is_admin(const struct slot *slot)
+{
+    return slot->client != NULL && slot->client->admin;
 }
 
 const char *slot_actor(const struct slot *slot)

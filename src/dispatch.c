@@ -98,6 +98,7 @@ void dispatch_begin_term(struct dispatch *dispatch, const struct dispatch_term *
     dispatch->conninfo = mem_strdup(term->conninfo);
     dispatch->reader = term->reader;
     dispatch->control = term->control;
+    dispatch->halted = term->lead->folding_paused;
     dispatch->head = term->lead->head;
     dispatch->taken = term->lead->cursor;
     dispatch->saved = term->lead->cursor;
@@ -212,7 +213,7 @@ static void carry_if_stuck(void *arg, struct doc *doc)
 static void carry_stuck(struct dispatch *dispatch)
 {
     dispatch->full = watermark_span(dispatch->watermark) + PAGE_OPS > dispatch->options.window;
-    if (!dispatch->full || dispatch->stopping)
+    if (!dispatch->full || dispatch->stopping || dispatch->halted)
         return;
     docs_each_aside(dispatch->docs, carry_if_stuck, dispatch);
     for (size_t i = 0; i < dispatch->options.workers; i++) {
@@ -225,7 +226,7 @@ static void carry_stuck(struct dispatch *dispatch)
 static void give_work(struct dispatch *dispatch)
 {
     int64_t now_ms = clock_mono_ms();
-    if (dispatch->stopping || dispatch->paused)
+    if (dispatch->stopping || dispatch->paused || dispatch->halted)
         return;
     docs_wake(dispatch->docs, now_ms);
     for (size_t i = 0; i < dispatch->options.workers; i++) {
@@ -302,6 +303,10 @@ static void set_due_timer(struct dispatch *dispatch)
 {
     if (dispatch->paused || dispatch->stopping)
         return;
+    if (dispatch->halted) {
+        evtimer_del(dispatch->timer);
+        return;
+    }
     int64_t due_ms = any_worker_free(dispatch) ? docs_next_due(dispatch->docs) : -1;
     int64_t left = due_ms < 0 ? INT64_MAX : due_ms - clock_mono_ms();
     if (dispatch->full && left > CARRY_LOOK_MS)
@@ -397,6 +402,29 @@ static void on_reconnect_timer(evutil_socket_t fd, short what, void *arg)
     for (size_t i = 0; dispatch->term != NULL && i < dispatch->options.workers; i++)
         if (!pg_is_open(dispatch->workers[i].pg))
             worker_open(&dispatch->workers[i]);
+}
+
+void dispatch_hurry(struct dispatch *dispatch, struct span key)
+{
+    if (dispatch->term == NULL)
+        return;
+    if (key.data == NULL) {
+        docs_hurry_all(dispatch->docs);
+        return;
+    }
+    struct doc *doc = docs_find(dispatch->docs, key);
+    if (doc != NULL)
+        docs_hurry(dispatch->docs, doc);
+}
+
+void dispatch_set_pause(struct dispatch *dispatch, bool paused)
+{
+    dispatch->halted = paused;
+}
+
+bool dispatch_is_paused(const struct dispatch *dispatch)
+{
+    return dispatch->halted;
 }
 
 void dispatch_stop(struct dispatch *dispatch)

@@ -194,6 +194,8 @@ static size_t chunk_of(const struct docs *docs, const struct doc *doc)
 {
     size_t task = doc->task > 0 ? doc->task : doc->count;
     size_t chunk = task < docs->limits.chunk_ops ? task : docs->limits.chunk_ops;
+    if (chunk > docs->limits.max_ops)
+        chunk = docs->limits.max_ops;
     return doc->op_cap > 0 && doc->op_cap < chunk ? doc->op_cap : chunk;
 }
 
@@ -253,9 +255,10 @@ void docs_pin(struct docs *docs, struct doc *doc)
     }
 }
 
-void docs_carry(struct docs *docs, struct doc *doc)
+void docs_carry(struct docs *docs, struct doc *doc, unsigned attempts)
 {
     (void)docs;
+    doc->attempts = attempts;
     assert(doc->pinned && !doc->released);
     doc->pinned = false;
     doc->carried = true;
@@ -359,6 +362,22 @@ void docs_park(struct docs *docs, struct doc *doc, int64_t due_ms, unsigned atte
     doc->attempts = attempts;
     enter(docs, doc, DOC_PARKED);
     insert_by_due(&docs->parked, doc);
+}
+
+void docs_hurry(struct docs *docs, struct doc *doc)
+{
+    if (doc->state != DOC_PARKED)
+        return;
+    TAILQ_REMOVE(&docs->parked, doc, link);
+    doc->due_ms = 0;
+    insert_by_due(&docs->parked, doc);
+}
+
+void docs_hurry_all(struct docs *docs)
+{
+    struct doc *doc;
+    TAILQ_FOREACH(doc, &docs->parked, link)
+        doc->due_ms = 0;
 }
 
 struct doc *docs_add_parked(struct docs *docs, struct span key, int64_t due_ms, unsigned attempts)

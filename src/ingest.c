@@ -33,6 +33,7 @@ struct ingest {
     int64_t batch_number;
     int64_t received_us;
     int64_t ticket;
+    bool paused; /* by an operator */
 };
 
 static void on_timeout(evutil_socket_t fd, short what, void *arg);
@@ -107,6 +108,7 @@ void ingest_begin_term(struct ingest *ingest, struct pg *pg, const struct term *
 {
     ingest->pg = pg;
     ingest->term = term;
+    ingest->paused = lead->ingest_paused;
     ingest->head = lead->head;
     ingest->batch_number = lead->batch;
     if (lead->received_us > ingest->received_us)
@@ -165,7 +167,7 @@ static void on_appended(void *arg, const PGresult *result, const struct err *err
 
 void ingest_turn(struct ingest *ingest)
 {
-    if (ingest->pg == NULL || ingest->flight != NULL || ingest->pending_ops == 0)
+    if (ingest->pg == NULL || ingest->flight != NULL || ingest->pending_ops == 0 || ingest->paused)
         return;
     ingest->flight = seal(ingest);
     number(ingest, ingest->flight);
@@ -360,6 +362,16 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
                     age >= ingest->limits.db_timeout_ms ? 1 : ingest->limits.db_timeout_ms - age);
 }
 
+void ingest_set_pause(struct ingest *ingest, bool paused)
+{
+    ingest->paused = paused;
+}
+
+bool ingest_is_paused(const struct ingest *ingest)
+{
+    return ingest->paused;
+}
+
 int64_t ingest_head(const struct ingest *ingest)
 {
     return ingest->head;
@@ -377,6 +389,13 @@ int64_t ingest_decided(const struct ingest *ingest)
                              : again != NULL        ? TAILQ_FIRST(&again->ops)
                                                     : TAILQ_FIRST(&ingest->queue);
     return first == NULL ? ingest->ticket : first->ticket - 1;
+}
+
+int64_t ingest_sent(const struct ingest *ingest)
+{
+    if (ingest->flight == NULL)
+        return ingest_decided(ingest);
+    return TAILQ_LAST(&ingest->flight->ops, op_list)->ticket;
 }
 
 size_t ingest_pending_bytes(const struct ingest *ingest)

@@ -19,6 +19,10 @@ enum key {
     KEY_REQUEST,
     KEY_SEQ,
     KEY_TIMEOUT,
+    KEY_REASON,
+    KEY_WHAT,
+    KEY_AFTER,
+    KEY_LIMIT,
     KEYS,
 };
 
@@ -33,6 +37,10 @@ static const char *const key_names[KEYS] = {
     [KEY_REQUEST] = "request",
     [KEY_SEQ] = "seq",
     [KEY_TIMEOUT] = "timeout_ms",
+    [KEY_REASON] = "reason",
+    [KEY_WHAT] = "what",
+    [KEY_AFTER] = "after",
+    [KEY_LIMIT] = "limit",
 };
 
 #define BIT(key) (1u << (key))
@@ -63,6 +71,14 @@ static const struct shape request_shapes[] = {
          BIT(KEY_TIMEOUT),
      0},
     {"barrier", REQUEST_BARRIER, BIT(KEY_REQUEST) | BIT(KEY_TIMEOUT), 0},
+    {"parked", REQUEST_PARKED, BIT(KEY_REQUEST) | BIT(KEY_AFTER) | BIT(KEY_LIMIT), 0},
+    {"retry", REQUEST_RETRY, BIT(KEY_REQUEST) | BIT(KEY_COLLECTION) | BIT(KEY_DOCUMENT), 0},
+    {"skip", REQUEST_SKIP,
+     BIT(KEY_REQUEST) | BIT(KEY_COLLECTION) | BIT(KEY_DOCUMENT) | BIT(KEY_SEQ) | BIT(KEY_REASON),
+     BIT(KEY_DOCUMENT) | BIT(KEY_SEQ) | BIT(KEY_REASON)},
+    {"pause", REQUEST_PAUSE, BIT(KEY_REQUEST) | BIT(KEY_WHAT) | BIT(KEY_REASON), BIT(KEY_WHAT)},
+    {"resume", REQUEST_RESUME, BIT(KEY_REQUEST) | BIT(KEY_WHAT), BIT(KEY_WHAT)},
+    {"drain", REQUEST_DRAIN, BIT(KEY_REQUEST) | BIT(KEY_REASON) | BIT(KEY_TIMEOUT), 0},
 };
 
 struct actions {
@@ -96,7 +112,10 @@ static int quoted(struct span text)
 
 /* Room for every decoded text of a valid line, so that text does not move while spans point at it.
  */
-enum { DECODED_MAX = OP_COLLECTION_MAX + OP_DOCUMENT_MAX + OP_ID_MAX + OP_ACTION_MAX + 100 };
+enum {
+    DECODED_MAX =
+        OP_COLLECTION_MAX + OP_DOCUMENT_MAX + OP_ID_MAX + OP_ACTION_MAX + 2 * PROTO_REASON_MAX
+};
 
 /* The text of a JSON string member: its own bytes, or what jansson makes of its escapes, in text.
  */
@@ -282,10 +301,11 @@ static bool parse_operation(const struct members *members, struct request *out, 
 /* A request may wait longer than its line lives. */
 static void own_text(struct request *request)
 {
-    struct span *const spans[] = {&request->collection, &request->document, &request->id};
+    struct span *const spans[] = {&request->collection, &request->document, &request->id,
+                                  &request->reason, &request->what};
     struct buf text = {0};
     buf_reserve(&text, DECODED_MAX);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
         if (spans[i]->data == NULL)
             continue;
         buf_add(&text, spans[i]->data, spans[i]->len);
@@ -309,16 +329,55 @@ static bool check_await(const struct request *request, struct err *err)
     return true;
 }
 
+static bool check_pause(const struct request *request, struct err *err)
+{
+    if (equals(request->what, "ingest") || equals(request->what, "folding"))
+        return true;
+    return INVALID(err, "\"what\" must be \"ingest\" or \"folding\"");
+}
+
+/* What proto_list_key has written: the collection's length, a colon, both. null and absent: from
+ * the first. */
+static bool get_after(const struct members *members, struct request *out, struct err *err)
+{
+    const struct scan_member *member = members->by_key[KEY_AFTER];
+    struct span after = {NULL, 0};
+    if (member == NULL || member->kind == SCAN_NULL)
+        return true;
+    if (!get_text(members, KEY_AFTER, OP_KEY_MAX + 4, &out->text, &after, err))
+        return false;
+    size_t at = 0;
+    size_t len = 0;
+    while (at < after.len && at < 3 && after.data[at] >= '0' && after.data[at] <= '9')
+        len = len * 10 + (size_t)(after.data[at++] - '0');
+    if (at == 0 || at >= after.len || after.data[at] != ':' || after.len - at - 1 <= len)
+        return INVALID(err, "\"after\" must be the \"next\" of an earlier reply");
+    out->collection = (struct span){after.data + at + 1, len};
+    out->document = (struct span){after.data + at + 1 + len, after.len - at - 1 - len};
+    return true;
+}
+
 static bool parse_request(const struct members *members, const struct shape *shape,
                           struct request *out, struct err *err)
 {
     out->collection = (struct span){"default", 7};
     out->timeout_ms = PROTO_TIMEOUT_DEFAULT_MS;
+    out->limit = PROTO_LIST_DEFAULT;
+    out->reason = (struct span){"", 0};
     if (!get_text(members, KEY_COLLECTION, OP_COLLECTION_MAX, &out->text, &out->collection, err) ||
         !get_text(members, KEY_DOCUMENT, OP_DOCUMENT_MAX, &out->text, &out->document, err) ||
         !get_text(members, KEY_ID, OP_ID_MAX, &out->text, &out->id, err) ||
         !get_int(members, KEY_SEQ, 1, INT64_MAX, &out->seq, err) ||
-        !get_int(members, KEY_TIMEOUT, 0, PROTO_TIMEOUT_MAX_MS, &out->timeout_ms, err))
+        !get_int(members, KEY_TIMEOUT, 0, PROTO_TIMEOUT_MAX_MS, &out->timeout_ms, err) ||
+        !get_int(members, KEY_LIMIT, 1, PROTO_LIST_MAX, &out->limit, err) ||
+        !get_text(members, KEY_REASON, PROTO_REASON_MAX, &out->text, &out->reason, err) ||
+        !get_text(members, KEY_WHAT, OP_ACTION_MAX, &out->text, &out->what, err) ||
+        !get_after(members, out, err))
+        return false;
+    if (shape->kind == REQUEST_RETRY && out->document.data == NULL &&
+        members->by_key[KEY_COLLECTION] != NULL)
+        return INVALID(err, "the key \"document\" is missing");
+    if (out->what.data != NULL && !check_pause(out, err))
         return false;
     if (shape->kind == REQUEST_AWAIT && !check_await(out, err))
         return false;
@@ -409,6 +468,13 @@ static void begin_error(struct buf *out, enum reply_code code, const char *messa
     emit_str(out, "error", code_names[code]);
     emit_str(out, "message", message);
     emit_int(out, "line", line);
+}
+
+void proto_list_key(struct buf *out, struct span collection, struct span document)
+{
+    buf_printf(out, "%zu:", collection.len);
+    buf_add(out, collection.data, collection.len);
+    buf_add(out, document.data, document.len);
 }
 
 void proto_end(struct buf *out)

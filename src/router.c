@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "emit.h"
+#include "log.h"
 #include "mem.h"
 #include "status.h"
 #include "version.h"
@@ -29,20 +30,46 @@ struct router {
 
 struct handler {
     enum slot_kind kind;
+    enum { FOR_ALL, FOR_ADMINS } access;
     void (*start)(struct router *router, struct slot *slot);
+    /* Of those that start_query starts: ask the database, and answer with its rows. */
+    void (*ask)(struct router *router, struct read *read);
+    void (*answer)(struct router *router, struct slot *slot, const PGresult *result);
 };
 
 static void start_ping(struct router *router, struct slot *slot);
 static void start_status(struct router *router, struct slot *slot);
-static void start_read(struct router *router, struct slot *slot);
+static void start_query(struct router *router, struct slot *slot);
 static void start_await(struct router *router, struct slot *slot);
 static void start_barrier(struct router *router, struct slot *slot);
+static void ask_document(struct router *router, struct read *read);
+static void ask_operation(struct router *router, struct read *read);
+static void ask_parked(struct router *router, struct read *read);
+static void ask_retry(struct router *router, struct read *read);
+static void ask_skip(struct router *router, struct read *read);
+static void ask_pause(struct router *router, struct read *read);
+static void answer_document(struct router *router, struct slot *slot, const PGresult *result);
+static void answer_operation(struct router *router, struct slot *slot, const PGresult *result);
+static void answer_parked(struct router *router, struct slot *slot, const PGresult *result);
+static void answer_retry(struct router *router, struct slot *slot, const PGresult *result);
+static void answer_skip(struct router *router, struct slot *slot, const PGresult *result);
+static void answer_pause(struct router *router, struct slot *slot, const PGresult *result);
 
-/* REQUEST_OPERATION acts as it is read and is not here. */
+/* REQUEST_OPERATION acts as it is read and is not here. A drain is a wait with a pause before it.
+ */
 static const struct handler handlers[REQUEST_KINDS] = {
-    [REQUEST_PING] = {SLOT_READ, start_ping},   [REQUEST_STATUS] = {SLOT_READ, start_status},
-    [REQUEST_GET] = {SLOT_READ, start_read},    [REQUEST_LOOK] = {SLOT_READ, start_read},
-    [REQUEST_AWAIT] = {SLOT_WAIT, start_await}, [REQUEST_BARRIER] = {SLOT_WAIT, start_barrier},
+    [REQUEST_PING] = {SLOT_READ, FOR_ALL, start_ping, NULL, NULL},
+    [REQUEST_STATUS] = {SLOT_READ, FOR_ALL, start_status, NULL, NULL},
+    [REQUEST_GET] = {SLOT_READ, FOR_ALL, start_query, ask_document, answer_document},
+    [REQUEST_LOOK] = {SLOT_READ, FOR_ALL, start_query, ask_operation, answer_operation},
+    [REQUEST_AWAIT] = {SLOT_WAIT, FOR_ALL, start_await, NULL, NULL},
+    [REQUEST_BARRIER] = {SLOT_WAIT, FOR_ALL, start_barrier, NULL, NULL},
+    [REQUEST_PARKED] = {SLOT_READ, FOR_ALL, start_query, ask_parked, answer_parked},
+    [REQUEST_RETRY] = {SLOT_READ, FOR_ADMINS, start_query, ask_retry, answer_retry},
+    [REQUEST_SKIP] = {SLOT_READ, FOR_ADMINS, start_query, ask_skip, answer_skip},
+    [REQUEST_PAUSE] = {SLOT_READ, FOR_ADMINS, start_query, ask_pause, answer_pause},
+    [REQUEST_RESUME] = {SLOT_READ, FOR_ADMINS, start_query, ask_pause, answer_pause},
+    [REQUEST_DRAIN] = {SLOT_WAIT, FOR_ADMINS, start_query, ask_pause, answer_pause},
 };
 
 static void on_timer(evutil_socket_t fd, short what, void *arg);
@@ -142,7 +169,12 @@ bool router_on_start(void *arg, struct slot *slot)
     struct router *router = arg;
     if (slot->request->kind == REQUEST_OPERATION)
         return submit(router, slot, slot->request);
-    handlers[slot->request->kind].start(router, slot);
+    const struct handler *handler = &handlers[slot->request->kind];
+    if (handler->access == FOR_ADMINS && !slot_is_admin(slot))
+        finish_error(slot, REPLY_FORBIDDEN,
+                     "this request is for root, foldd's own user and the admin_groups");
+    else
+        handler->start(router, slot);
     return true;
 }
 
@@ -195,8 +227,13 @@ static void start_barrier(struct router *router, struct slot *slot)
 
 /* --- reads */
 
-static void answer_document(struct slot *slot, const PGresult *result)
+static void answer_document(struct router *router, struct slot *slot, const PGresult *result)
 {
+    (void)router;
+    if (store_row_count(result) == 0) {
+        finish_error(slot, REPLY_NOT_FOUND, "there is no such document");
+        return;
+    }
     struct store_document_row row = store_document_row(result);
     struct buf *reply = &slot->reply;
     emit_begin(reply);
@@ -217,8 +254,13 @@ static void emit_optional(struct buf *reply, const char *key, struct span text)
         emit_span(reply, key, text);
 }
 
-static void answer_operation(struct slot *slot, const PGresult *result)
+static void answer_operation(struct router *router, struct slot *slot, const PGresult *result)
 {
+    (void)router;
+    if (store_row_count(result) == 0) {
+        finish_error(slot, REPLY_NOT_FOUND, "there is no such operation");
+        return;
+    }
     struct store_operation_row row = store_operation_row(result);
     struct buf *reply = &slot->reply;
     emit_begin(reply);
@@ -246,29 +288,189 @@ static void on_read(void *arg, const PGresult *result, const struct err *err)
     struct slot *slot = read->slot;
     TAILQ_REMOVE(&router->reads, read, link);
     free(read);
-    if (slot->client == NULL)
-        slot_finish(slot);
-    else if (result == NULL)
+    if (result == NULL)
         finish_error(slot, REPLY_UNAVAILABLE, err->message);
-    else if (store_row_count(result) == 0)
-        finish_error(slot, REPLY_NOT_FOUND,
-                     slot->request->kind == REQUEST_GET ? "there is no such document"
-                                                        : "there is no such operation");
-    else if (slot->request->kind == REQUEST_GET)
-        answer_document(slot, result);
     else
-        answer_operation(slot, result);
+        handlers[slot->request->kind].answer(router, slot, result);
 }
 
 static void send_read(struct router *router, struct read *read)
 {
-    struct pg *reader = leader_reader(router->parts.leader);
+    handlers[read->slot->request->kind].ask(router, read);
+}
+
+static struct pg *reader(struct router *router)
+{
+    return leader_reader(router->parts.leader);
+}
+
+static void ask_document(struct router *router, struct read *read)
+{
     const struct request *request = read->slot->request;
-    if (request->kind == REQUEST_GET)
-        store_document(reader, request->collection, request->document, on_read, read);
+    store_document(reader(router), request->collection, request->document, on_read, read);
+}
+
+static void ask_operation(struct router *router, struct read *read)
+{
+    const struct request *request = read->slot->request;
+    store_operation(reader(router), request->collection, request->document, request->id, 0, on_read,
+                    read);
+}
+
+/* --- what operators ask for */
+
+static void ask_parked(struct router *router, struct read *read)
+{
+    const struct request *request = read->slot->request;
+    store_parked_list(reader(router), request->collection, request->document,
+                      (int32_t)request->limit, on_read, read);
+}
+
+static void emit_parked(struct buf *list, const struct store_parked_list_row *row)
+{
+    if (list->len > 1)
+        buf_add_char(list, ',');
+    emit_begin(list);
+    emit_span(list, "collection", row->collection);
+    emit_span(list, "document", row->document);
+    emit_int(list, "seq", row->seq);
+    emit_span(list, "sqlstate", row->sqlstate);
+    emit_span(list, "message", row->message);
+    emit_int(list, "attempts", row->attempts);
+    emit_span(list, "parked_at", row->parked_at);
+    emit_span(list, "next_try", row->next_try);
+    emit_end(list);
+}
+
+static void answer_parked(struct router *router, struct slot *slot, const PGresult *result)
+{
+    struct buf list = {0};
+    struct buf next = {0};
+    int rows = store_row_count(result);
+    (void)router;
+    buf_add_char(&list, '[');
+    for (int i = 0; i < rows; i++) {
+        struct store_parked_list_row row = store_parked_list_row(result, i);
+        emit_parked(&list, &row);
+        if (i + 1 == slot->request->limit)
+            proto_list_key(&next, row.collection, row.document);
+    }
+    buf_add_char(&list, ']');
+    emit_begin(&slot->reply);
+    emit_bool(&slot->reply, "ok", true);
+    emit_raw(&slot->reply, "parked", (struct span){list.data, list.len});
+    if (next.len > 0)
+        emit_span(&slot->reply, "next", (struct span){next.data, next.len});
     else
-        store_operation(reader, request->collection, request->document, request->id, 0, on_read,
-                        read);
+        emit_raw(&slot->reply, "next", (struct span){"null", 4});
+    proto_end(&slot->reply);
+    buf_fini(&list);
+    buf_fini(&next);
+    slot_finish(slot);
+}
+
+static void ask_retry(struct router *router, struct read *read)
+{
+    const struct request *request = read->slot->request;
+    store_retry(leader_control(router->parts.leader), leader_term(router->parts.leader),
+                request->collection, request->document, on_read, read);
+}
+
+/* The key of the request's document, or nothing if it names none. */
+static struct span request_key(const struct request *request, char *out)
+{
+    if (request->document.data == NULL)
+        return (struct span){NULL, 0};
+    return (struct span){out, op_make_key(request->collection, request->document, out)};
+}
+
+static void answer_retry(struct router *router, struct slot *slot, const PGresult *result)
+{
+    char key[OP_KEY_MAX];
+    int64_t count = store_retry_row(result);
+    if (count == 0 && slot->request->document.data != NULL) {
+        finish_error(slot, REPLY_NOT_FOUND, "the document is not parked");
+        return;
+    }
+    dispatch_hurry(router->parts.dispatch, request_key(slot->request, key));
+    emit_begin(&slot->reply);
+    emit_bool(&slot->reply, "ok", true);
+    emit_int(&slot->reply, "retried", count);
+    proto_end(&slot->reply);
+    slot_finish(slot);
+}
+
+static void ask_skip(struct router *router, struct read *read)
+{
+    const struct request *request = read->slot->request;
+    const struct store_skip skip = {.collection = request->collection,
+                                    .document = request->document,
+                                    .seq = request->seq,
+                                    .reason = request->reason,
+                                    .actor = slot_actor(read->slot)};
+    store_skip(leader_control(router->parts.leader), leader_term(router->parts.leader), &skip,
+               on_read, read);
+}
+
+static bool is_word(struct span text, const char *word)
+{
+    return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
+}
+
+static void answer_skip(struct router *router, struct slot *slot, const PGresult *result)
+{
+    char key[OP_KEY_MAX];
+    struct span outcome = store_skip_row(result);
+    if (is_word(outcome, "unknown")) {
+        finish_error(slot, REPLY_NOT_FOUND, "the document has no such operation");
+        return;
+    }
+    if (!is_word(outcome, "skipped")) {
+        finish_error(slot, REPLY_CONFLICT,
+                     is_word(outcome, "settled") ? "the operation is folded already"
+                                                 : "the document is not parked");
+        return;
+    }
+    dispatch_hurry(router->parts.dispatch, request_key(slot->request, key));
+    emit_begin(&slot->reply);
+    emit_bool(&slot->reply, "ok", true);
+    emit_int(&slot->reply, "seq", slot->request->seq);
+    proto_end(&slot->reply);
+    slot_finish(slot);
+}
+
+static void ask_pause(struct router *router, struct read *read)
+{
+    const struct request *request = read->slot->request;
+    struct span what = request->kind == REQUEST_DRAIN ? (struct span){"ingest", 6} : request->what;
+    const struct store_pause pause = {.what = what,
+                                      .paused = request->kind != REQUEST_RESUME,
+                                      .reason = request->reason,
+                                      .actor = slot_actor(read->slot)};
+    store_set_pause(leader_control(router->parts.leader), leader_term(router->parts.leader), &pause,
+                    on_read, read);
+}
+
+static void answer_pause(struct router *router, struct slot *slot, const PGresult *result)
+{
+    const struct request *request = slot->request;
+    bool paused = request->kind != REQUEST_RESUME;
+    (void)result;
+    if (request->kind == REQUEST_DRAIN || is_word(request->what, "ingest"))
+        ingest_set_pause(router->parts.ingest, paused);
+    else
+        dispatch_set_pause(router->parts.dispatch, paused);
+    log_info(paused ? "paused" : "resumed", "what=%.*s by=%s",
+             request->kind == REQUEST_DRAIN ? 6 : (int)request->what.len,
+             request->kind == REQUEST_DRAIN ? "ingest" : request->what.data, slot_actor(slot));
+    if (request->kind == REQUEST_DRAIN) {
+        await_drained(router->parts.await, slot, ingest_sent(router->parts.ingest));
+        return;
+    }
+    emit_begin(&slot->reply);
+    emit_bool(&slot->reply, "ok", true);
+    proto_end(&slot->reply);
+    slot_finish(slot);
 }
 
 static void set_timer(struct router *router)
@@ -282,7 +484,7 @@ static void set_timer(struct router *router)
     evtimer_add(router->timer, &delay);
 }
 
-static void start_read(struct router *router, struct slot *slot)
+static void start_query(struct router *router, struct slot *slot)
 {
     if (is_standby(router)) {
         finish_error(slot, REPLY_STANDBY, "another instance leads this database");

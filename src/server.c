@@ -3,6 +3,7 @@
 
 #include <event2/dns.h>
 #include <event2/event.h>
+#include <grp.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -52,6 +53,8 @@ struct server {
     struct cluster *cluster; /* NULL unless standalone */
     char *conninfo;
     char *socket;
+    gid_t *admin_groups;
+    size_t admin_group_count;
     enum stage stage;
     int exit_code;
 };
@@ -277,6 +280,26 @@ static void raise_descriptors(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static bool find_admin_groups(struct server *server, struct err *err)
+{
+    char *names = mem_strdup(server->config->admin_groups);
+    char *rest = NULL;
+    bool ok = true;
+    for (char *name = strtok_r(names, ", ", &rest); ok && name != NULL;
+         name = strtok_r(NULL, ", ", &rest)) {
+        const struct group *group = getgrnam(name);
+        if (group == NULL) {
+            ok = err_set(err, ERR_FATAL, "admin_groups: there is no group \"%s\"", name);
+            break;
+        }
+        server->admin_groups = mem_resize(server->admin_groups, server->admin_group_count + 1,
+                                          sizeof(server->admin_groups[0]));
+        server->admin_groups[server->admin_group_count++] = group->gr_gid;
+    }
+    free(names);
+    return ok;
+}
+
 static bool make_listener(struct server *server, struct err *err)
 {
     const struct config *config = server->config;
@@ -339,7 +362,9 @@ static void make_parts(struct server *server)
     const struct client_limits limits = {.max_line = (size_t)config->max_line_bytes,
                                          .max_pending = (size_t)config->max_client_pending_bytes,
                                          .max_all = (size_t)config->max_clients_pending_bytes,
-                                         .max_clients = (size_t)config->max_clients};
+                                         .max_clients = (size_t)config->max_clients,
+                                         .admin_groups = server->admin_groups,
+                                         .admin_group_count = server->admin_group_count};
     server->clients = clients_new(server->base, &limits, &handler);
     free(instance);
 }
@@ -376,6 +401,7 @@ static void server_fini(struct server *server)
     event_base_free(server->base);
     free(server->conninfo);
     free(server->socket);
+    free(server->admin_groups);
 }
 
 /* The lock on the socket's path comes before everything that a second foldd could disturb. */
@@ -390,7 +416,8 @@ static bool start(struct server *server, const char *standalone, struct err *err
             return err_wrap(err, "database");
         server->conninfo = mem_strdup(server->config->database);
     }
-    if (!make_listener(server, err) || !listener_start(server->listener, err))
+    if (!find_admin_groups(server, err) || !make_listener(server, err) ||
+        !listener_start(server->listener, err))
         return false;
     make_parts(server);
     if (server->cluster != NULL)

@@ -71,9 +71,11 @@ void status_reply(const struct status *status, struct buf *out)
     emit_int(out, "pending_bytes", (int64_t)ingest_pending_bytes(status->ingest));
     emit_database(status, out);
     emit_str(out, "folding",
-             counts.backing_off   ? "backing off"
-             : counts.catching_up ? "catching up"
-                                  : "live");
+             dispatch_is_paused(status->dispatch) ? "paused"
+             : counts.backing_off                 ? "backing off"
+             : counts.catching_up                 ? "catching up"
+                                                  : "live");
+    emit_str(out, "ingest", ingest_is_paused(status->ingest) ? "paused" : "live");
     emit_int(out, "window", (int64_t)counts.window);
     emit_int(out, "workers", (int64_t)counts.workers);
     emit_int(out, "workers_wanted", (int64_t)status->workers);

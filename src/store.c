@@ -50,6 +50,9 @@ char *store_setup_worker(int64_t fold_timeout_ms)
                       (long long)fold_timeout_ms, STORE_FOLD_LOCK_WAIT_MS);
 }
 
+#define RFC3339(column)                                                                            \
+    "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+
 int store_row_count(const PGresult *result)
 {
     return PQntuples(result);
@@ -112,7 +115,8 @@ void store_lead(struct pg *pg, const char *token, const char *instance, pg_resul
 {
     static const struct pg_statement statement = {
         .name = "lead",
-        .sql = "SELECT epoch, batch, head, cursor, received_us FROM foldd.lead($1, $2)",
+        .sql = "SELECT epoch, batch, head, cursor, received_us, ingest_paused, folding_paused"
+               " FROM foldd.lead($1, $2)",
         .param_count = 2,
         .types = {PG_TEXT, PG_TEXT}};
     struct pg_params params = {0};
@@ -127,7 +131,9 @@ struct store_lead_row store_lead_row(const PGresult *result)
                                    .batch = pg_get_int8(result, 0, 1),
                                    .head = pg_get_int8(result, 0, 2),
                                    .cursor = pg_get_int8(result, 0, 3),
-                                   .received_us = pg_get_int8(result, 0, 4)};
+                                   .received_us = pg_get_int8(result, 0, 4),
+                                   .ingest_paused = pg_get_bool(result, 0, 5),
+                                   .folding_paused = pg_get_bool(result, 0, 6)};
 }
 
 void store_parked(struct pg *pg, pg_result_fn on_result, void *arg)
@@ -416,9 +422,9 @@ void store_operation(struct pg *pg, struct span collection, struct span document
     static const struct pg_statement statement = {
         .name = "operation",
         .sql = "SELECT seq, collection, document, id, action,"
-               " to_char(received_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'),"
-               " actor, version, outcome, reason, sqlstate"
-               " FROM foldd.operation_state($1, $2, $3, $4)",
+               " " RFC3339("received_at") ","
+                                          " actor, version, outcome, reason, sqlstate"
+                                          " FROM foldd.operation_state($1, $2, $3, $4)",
         .param_count = 4,
         .types = {PG_TEXT, PG_TEXT, PG_TEXT, PG_INT8}};
     struct pg_params params = {0};
@@ -442,4 +448,94 @@ struct store_operation_row store_operation_row(const PGresult *result)
                                         .outcome = pg_get_text(result, 0, 8),
                                         .reason = pg_get_text(result, 0, 9),
                                         .sqlstate = pg_get_text(result, 0, 10)};
+}
+
+void store_parked_list(struct pg *pg, struct span collection, struct span document, int32_t limit,
+                       pg_result_fn on_result, void *arg)
+{
+    static const struct pg_statement statement = {
+        .name = "parked_list",
+        .sql = "SELECT collection, document, seq, sqlstate, message, attempts,"
+               " " RFC3339("parked_at") ", " RFC3339(
+                   "next_try") " FROM foldd.parked"
+                               " WHERE $2 IS NULL OR (document, collection) > ($2, $1)"
+                               " ORDER BY document, collection LIMIT $3",
+        .param_count = 3,
+        .types = {PG_TEXT, PG_TEXT, PG_INT4}};
+    struct pg_params params = {0};
+    pg_param_text(&params, collection);
+    pg_param_text(&params, document);
+    pg_param_int4(&params, limit);
+    send(pg, &statement, &params, on_result, arg);
+}
+
+struct store_parked_list_row store_parked_list_row(const PGresult *result, int row)
+{
+    return (struct store_parked_list_row){.collection = pg_get_text(result, row, 0),
+                                          .document = pg_get_text(result, row, 1),
+                                          .seq = pg_get_int8(result, row, 2),
+                                          .sqlstate = pg_get_text(result, row, 3),
+                                          .message = pg_get_text(result, row, 4),
+                                          .attempts = pg_get_int4(result, row, 5),
+                                          .parked_at = pg_get_text(result, row, 6),
+                                          .next_try = pg_get_text(result, row, 7)};
+}
+
+void store_retry(struct pg *pg, const struct term *term, struct span collection,
+                 struct span document, pg_result_fn on_result, void *arg)
+{
+    static const struct pg_statement statement = {.name = "retry",
+                                                  .sql = "SELECT foldd.retry($1, $2, $3, $4)",
+                                                  .param_count = 4,
+                                                  .types = {PG_INT8, PG_TEXT, PG_TEXT, PG_TEXT}};
+    struct pg_params params = {0};
+    param_term(&params, term);
+    pg_param_text(&params, collection);
+    pg_param_text(&params, document);
+    send(pg, &statement, &params, on_result, arg);
+}
+
+int64_t store_retry_row(const PGresult *result)
+{
+    return pg_get_int8(result, 0, 0);
+}
+
+void store_skip(struct pg *pg, const struct term *term, const struct store_skip *skip,
+                pg_result_fn on_result, void *arg)
+{
+    static const struct pg_statement statement = {
+        .name = "skip",
+        .sql = "SELECT foldd.skip($1, $2, $3, $4, $5, $6, $7)",
+        .param_count = 7,
+        .types = {PG_INT8, PG_TEXT, PG_TEXT, PG_TEXT, PG_INT8, PG_TEXT, PG_TEXT}};
+    struct pg_params params = {0};
+    param_term(&params, term);
+    pg_param_text(&params, skip->collection);
+    pg_param_text(&params, skip->document);
+    pg_param_int8(&params, skip->seq);
+    pg_param_text(&params, skip->reason);
+    pg_param_text(&params, text(skip->actor));
+    send(pg, &statement, &params, on_result, arg);
+}
+
+struct span store_skip_row(const PGresult *result)
+{
+    return pg_get_text(result, 0, 0);
+}
+
+void store_set_pause(struct pg *pg, const struct term *term, const struct store_pause *pause,
+                     pg_result_fn on_result, void *arg)
+{
+    static const struct pg_statement statement = {
+        .name = "set_pause",
+        .sql = "SELECT foldd.set_pause($1, $2, $3, $4, $5, $6)",
+        .param_count = 6,
+        .types = {PG_INT8, PG_TEXT, PG_TEXT, PG_BOOL, PG_TEXT, PG_TEXT}};
+    struct pg_params params = {0};
+    param_term(&params, term);
+    pg_param_text(&params, pause->what);
+    pg_param_bool(&params, pause->paused);
+    pg_param_text(&params, pause->reason);
+    pg_param_text(&params, text(pause->actor));
+    send(pg, &statement, &params, on_result, arg);
 }

@@ -145,14 +145,15 @@ static void on_parked(void *arg, const PGresult *result, const struct err *err)
         dispatch->events.on_trouble(dispatch->events.arg, err);
         return;
     }
+    unsigned attempts = (unsigned)store_park_row(result);
     /* R12: only now is what waits covered by a row. */
     size_t count = doc->count;
     int64_t *seqs = mem_alloc(count * sizeof(*seqs));
     memcpy(seqs, doc_waiting(doc), count * sizeof(*seqs));
     if (doc->released)
-        docs_park(dispatch->docs, doc, due_ms, (unsigned)store_park_row(result));
+        docs_park(dispatch->docs, doc, due_ms, attempts);
     else
-        docs_carry(dispatch->docs, doc);
+        docs_carry(dispatch->docs, doc, attempts);
     for (size_t i = 0; i < count; i++) {
         watermark_settle(dispatch->watermark, seqs[i]);
         dispatch->events.on_changed(dispatch->events.arg, seqs[i]);

@@ -193,12 +193,12 @@ START_TEST(what_is_no_number_is_refused_by_name)
     refuse("max_line", "9223372036854775807GiB",
            "max_line: \"9223372036854775807GiB\" is not a number from 1024 to 16777216 bytes "
            "(KiB, MiB, GiB)");
-    /* 2^54 KiB is 0 in 64 bits. */
-    refuse("max_line", "18014398509481984KiB",
-           "max_line: \"18014398509481984KiB\" is not a number from 1024 to 16777216 bytes "
+    /* 2^54 + 1 KiB are 1 KiB in 64 bits. */
+    refuse("max_line", "18014398509481985KiB",
+           "max_line: \"18014398509481985KiB\" is not a number from 1024 to 16777216 bytes "
            "(KiB, MiB, GiB)");
-    refuse("db_timeout", "60",
-           "db_timeout: \"60\" is not a number from 100 to 3600000 ms (ms, s, min, h)");
+    refuse("db_timeout", "6000",
+           "db_timeout: \"6000\" is not a number from 100 to 3600000 ms (ms, s, min, h)");
     refuse("db_timeout", "99ms",
            "db_timeout: \"99ms\" is not a number from 100 to 3600000 ms (ms, s, min, h)");
 }

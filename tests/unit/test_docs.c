@@ -704,7 +704,7 @@ START_TEST(a_carried_document_is_parked_when_the_worker_is_done)
         struct doc *doc = find(&play, "D1");
         docs_pin(play.docs, doc);
         add(&play, "D1", 4);
-        docs_carry(play.docs, doc);
+        docs_carry(play.docs, doc, 1);
         add(&play, "D1", 5);
         expect_counts(&play, "queued 0 running 1 requeue 1 aside 0 parked 0 tasks 1");
         ck_assert_ptr_null(docs_next_parked(play.docs));
@@ -1055,7 +1055,7 @@ static void step_written(struct model *model, struct model_doc *doc, struct doc 
         model_park(model, doc, due_ms);
         return;
     }
-    docs_carry(model->real, real);
+    docs_carry(model->real, real, 1);
     doc->pinned = false;
     doc->carried = true;
     model->carried++;

@@ -151,6 +151,12 @@ START_TEST(every_request_is_known_by_its_name)
         {"{'request':'operation','document':'d','id':'i'}", REQUEST_LOOK},
         {"{'request':'await','seq':1}", REQUEST_AWAIT},
         {"{'request':'barrier'}", REQUEST_BARRIER},
+        {"{'request':'parked'}", REQUEST_PARKED},
+        {"{'request':'retry'}", REQUEST_RETRY},
+        {"{'request':'skip','document':'d','seq':3,'reason':'r'}", REQUEST_SKIP},
+        {"{'request':'pause','what':'folding'}", REQUEST_PAUSE},
+        {"{'request':'resume','what':'ingest'}", REQUEST_RESUME},
+        {"{'request':'drain'}", REQUEST_DRAIN},
         {"{'action':'delete','document':'d'}", REQUEST_OPERATION},
     };
     ck_assert_uint_eq(sizeof(rows) / sizeof(rows[0]), REQUEST_KINDS);
@@ -181,6 +187,49 @@ START_TEST(a_request_has_its_parts)
     ck_assert_int_eq(request.timeout_ms, 5);
     expect_span(request.document, NULL);
     request_fini(&request);
+}
+END_TEST
+
+START_TEST(an_operator_gives_reasons)
+{
+    struct request request;
+    accept("{'request':'skip','document':'d','seq':3,'reason':'a b'}", &request);
+    expect_span(request.reason, "a b");
+    ck_assert_int_eq(request.seq, 3);
+    request_fini(&request);
+    accept("{'request':'drain'}", &request);
+    expect_span(request.reason, "");
+    request_fini(&request);
+    refuse("{'request':'skip','document':'d','seq':3}", "the key 'reason' is missing");
+    refuse("{'request':'pause','what':'all'}", "'what' must be 'ingest' or 'folding'");
+    refuse("{'request':'retry','collection':'c'}", "the key 'document' is missing");
+}
+END_TEST
+
+/* A list goes on behind what proto_list_key wrote, whatever characters the names have. */
+START_TEST(a_list_goes_on_behind_its_next)
+{
+    struct request request;
+    struct buf key = {0};
+    proto_list_key(&key, (struct span){"3:x", 3}, (struct span){"9:y", 3});
+    ck_assert_str_eq(buf_cstr(&key), "3:3:x9:y");
+    accept("{'request':'parked','after':'3:3:x9:y','limit':7}", &request);
+    expect_span(request.collection, "3:x");
+    expect_span(request.document, "9:y");
+    ck_assert_int_eq(request.limit, 7);
+    request_fini(&request);
+    accept("{'request':'parked','after':null}", &request);
+    expect_span(request.document, NULL);
+    ck_assert_int_eq(request.limit, PROTO_LIST_DEFAULT);
+    request_fini(&request);
+    static const char *const wrong[] = {"x", "3:abc", "9:abc", ":abc", "1234:a", "3"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "{'request':'parked','after':'%s'}", wrong[i]);
+        refuse(line, "'after' must be the 'next' of an earlier reply");
+    }
+    refuse("{'request':'parked','limit':1001}", "'limit' must be a whole number from 1 to 1000");
+    buf_fini(&key);
 }
 END_TEST
 
@@ -644,9 +693,11 @@ END_TEST
 /* Bytes changed at random: the line is either good, or its error is a good reply. */
 START_TEST(damaged_lines_get_good_errors)
 {
-    static const char *const lines[] = {
+    static const char operation[] =
         "{'collection':'n\xc3\xb6te','document':'n1','action':'create','id':'c-\\u00e9',"
-        "'fields':{'title':'\xf0\x9f\x98\x80','price':19.99},'meta':{},'ack':'folded'}",
+        "'fields':{'title':'\xf0\x9f\x98\x80','price':19.99},'meta':{},'ack':'folded'}";
+    static const char *const lines[] = {
+        operation,
         "{'request':'await','collection':'c','document':'d','id':'i','timeout_ms':5000}",
         "{'request':'operation','document':'\\ud83d\\ude00','id':'\xe2\x82\xac'}",
     };
@@ -749,6 +800,8 @@ static TCase *request_case(void)
     tcase_add_test(tcase, fields_and_meta_stay_the_bytes_of_the_client);
     tcase_add_test(tcase, every_request_is_known_by_its_name);
     tcase_add_test(tcase, a_request_has_its_parts);
+    tcase_add_test(tcase, an_operator_gives_reasons);
+    tcase_add_test(tcase, a_list_goes_on_behind_its_next);
     tcase_add_test(tcase, an_await_names_an_operation);
     tcase_add_test(tcase, a_timeout_is_a_whole_number_in_its_range);
     tcase_add_test(tcase, a_seq_is_a_whole_number);
