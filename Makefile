@@ -52,6 +52,8 @@ help:
 	@echo 'make          build build/foldd and build/foldctl'
 	@echo 'make deps     install what building and testing need'
 	@echo 'make lint     layers, formats, static checks, rules of the SQL'
+	@echo 'make chaos    kill, stop and cut at random, then check the promises (LONG=1, SEED=n)'
+	@echo 'make fuzz     fuzz what reads input (FUZZ_SECONDS=60)'
 	@echo 'make bench    measure against bare PostgreSQL (tests/bench/README.md)'
 	@echo 'make install  PREFIX=/usr/local DESTDIR='
 	@echo 'make clean'
@@ -108,7 +110,7 @@ $(OUT):
 	$(Q)mkdir -p $@
 
 # Tests: one program of unit tests, one of integration tests; both use Check.
-UNIT_SRC  := $(wildcard tests/unit/*.c)
+UNIT_SRC  := $(wildcard tests/unit/*.c tests/fuzz/fuzz_*.c)
 INTEG_SRC := $(wildcard tests/integration/*.c)
 UNIT_OBJ  := $(UNIT_SRC:%.c=$(OUT)/%.o)
 INTEG_OBJ := $(INTEG_SRC:%.c=$(OUT)/%.o)
@@ -132,9 +134,11 @@ test-unit: $(OUT)/unit
 test-integration: $(OUT)/integration $(OUT)/foldd $(OUT)/foldctl
 	FOLDD=$(OUT)/foldd FOLDCTL=$(OUT)/foldctl $(OUT)/integration
 
-# Benchmarks use the harness of the integration tests.
-BENCH_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/bench/*.c) \
+# Benchmarks and chaos use the harness of the integration tests.
+HARNESS_OBJ := $(patsubst %.c,$(OUT)/%.o, \
     $(filter-out tests/integration/main.c tests/integration/test_%,$(INTEG_SRC)))
+BENCH_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/bench/*.c)) $(HARNESS_OBJ)
+CHAOS_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/chaos/*.c)) $(HARNESS_OBJ)
 $(OUT)/bench: $(BENCH_OBJ) $(OUT)/libfoldd.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pthread -o $@ $^ $(CHECK_LIBS) $(LIBS)
@@ -142,6 +146,29 @@ $(OUT)/bench: $(BENCH_OBJ) $(OUT)/libfoldd.a
 bench: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) $(OUT)/bench all
 	FOLDD=$(OUT)/foldd FOLDCTL=$(OUT)/foldctl $(OUT)/bench
+
+# Kills, stops, cuts and locks at random, then checks invariants: SEED=n repeats, LONG=1 goes on.
+$(OUT)/chaos: $(CHAOS_OBJ) $(OUT)/libfoldd.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pthread -o $@ $^ $(CHECK_LIBS) $(LIBS)
+.PHONY: chaos test-chaos
+test-chaos: $(OUT)/chaos $(OUT)/foldd $(OUT)/foldctl
+	FOLDD=$(OUT)/foldd FOLDCTL=$(OUT)/foldctl $(OUT)/chaos
+chaos: deps
+	@$(MAKE) --no-print-directory -j$(JOBS) test-chaos
+
+# libFuzzer on the parts that read what others wrote; new inputs go below build/.
+FUZZ_SECONDS ?= 60
+FUZZED := $(patsubst %,src/%.c,mem err buf clock hash scan line emit op proto config)
+.PHONY: fuzz
+fuzz: lint-deps
+	@for t in line proto config; do \
+	  echo "fuzzing $$t for $(FUZZ_SECONDS) s"; mkdir -p build/fuzz/$$t && \
+	  clang $(ALL_CFLAGS) -Itests -fsanitize=fuzzer,address,undefined -DFUZZ_TARGET=fuzz_$$t \
+	    -o build/fuzz/fuzz_$$t tests/fuzz/*.c $(FUZZED) \
+	    $(LIBS) && \
+	  build/fuzz/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -verbosity=0 \
+	    build/fuzz/$$t tests/fuzz/corpus/$$t || exit 1; done
 
 .PHONY: lint
 lint: lint-deps

@@ -21,7 +21,7 @@ struct await;
 struct await_queries {
     /* Whether the operation may still be folded by this term, or has yet to be handed out. */
     bool (*is_open)(void *arg, int64_t seq);
-    int64_t (*cursor)(void *arg);
+    int64_t (*cursor)(void *arg); /* -1: no term, nothing is known */
     int64_t (*head)(void *arg);
     /* As ingest_decided. */
     int64_t (*decided)(void *arg);
@@ -46,7 +46,7 @@ void await_stored(struct await *await, struct slot *slot, const struct op *op, i
                   enum receipt_kind kind);
 /* Answer the slot's wait now, with what is known. */
 void await_end(struct await *await, struct slot *slot);
-/* Answer all of them (a stop). */
+/* Answer all of them, and all that come, without waiting (a stop). */
 void await_end_all(struct await *await);
 
 /* Events. */

@@ -22,7 +22,6 @@
 #include "mem.h"
 #include "scan.h"
 
-#define CTL_VERSION "0.1.0"
 #define CTL_DEFAULT_SOCKET "/run/foldd/foldd.sock"
 #define CTL_DEFAULT_CONFIG "/etc/foldd/foldd.conf"
 
@@ -47,6 +46,7 @@ struct ctl {
     const char *config_path;
     bool json;
     bool wait;
+    bool all;
     const char *collection;
     const char *id;
     const char *meta;
@@ -70,6 +70,12 @@ int ctl_await(const struct ctl *ctl);
 int ctl_barrier(const struct ctl *ctl);
 int ctl_operation(const struct ctl *ctl);
 int ctl_ping(const struct ctl *ctl);
+int ctl_parked(const struct ctl *ctl);
+int ctl_retry(const struct ctl *ctl);
+int ctl_skip(const struct ctl *ctl);
+int ctl_pause(const struct ctl *ctl);
+int ctl_resume(const struct ctl *ctl);
+int ctl_drain(const struct ctl *ctl);
 int ctl_export(const struct ctl *ctl);
 int ctl_psql(const struct ctl *ctl);
 
@@ -130,6 +136,10 @@ void ctl_reply_add_error(const struct ctl_reply *reply, struct buf *out);
 /* Whether an operation has reached the end that its sender wants: stored, folded or ignored. */
 bool ctl_reply_is_success(const struct ctl_reply *reply);
 
+/* A value as a person reads it: a string that needs no quotes without them, everything else as
+ * foldd wrote it, so that control characters stay escaped and numbers exact. */
+struct span ctl_plain_value(struct span value);
+
 /* One line: the raw reply (--json), or a word for what happened and the other keys as key=value. */
 void ctl_reply_print_line(const struct ctl *ctl, const struct ctl_reply *reply, const char *word);
 
@@ -154,6 +164,10 @@ void ctl_client_close(struct ctl_client *client);
  * call; the caller ends it with ctl_reply_fini. */
 bool ctl_client_call(struct ctl_client *client, const char *line, size_t len,
                      struct ctl_reply *reply, struct err *err) MUST_CHECK;
+
+/* Print a reply that is an error: the raw reply on stdout (--json) or its words on stderr. Returns
+ * CTL_REFUSED. */
+int ctl_show_error(const struct ctl *ctl, const struct ctl_reply *reply);
 
 /* What is printed for a reply that is not an error; returns the exit code. */
 typedef int (*ctl_show_fn)(const struct ctl *ctl, const struct ctl_reply *reply);

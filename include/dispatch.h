@@ -36,6 +36,8 @@ struct dispatch_events {
     void (*on_changed)(void *arg, int64_t seq);
     /* The term cannot go on. */
     void (*on_trouble)(void *arg, const struct err *err);
+    /* Nor can any other. */
+    void (*on_fatal)(void *arg, const struct err *err);
     void *arg;
 };
 

@@ -59,7 +59,9 @@ struct dispatch {
     struct event *poll_timer;
     struct event *reconnect_timer;
     bool paused;
-    bool halted; /* by an operator */
+    size_t retries; /* workers that retry a parked document */
+    bool fold_next; /* a retry was last: a task comes first */
+    bool halted;    /* by an operator */
     bool stopping;
     bool full;             /* the window has no room for a page */
     unsigned fails;        /* pauses in a row */

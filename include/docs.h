@@ -111,6 +111,10 @@ void docs_done(struct docs *docs, struct doc *doc, size_t count);
  * and put it at the head of the queue. For a batch call in reverse order. */
 void docs_split(struct docs *docs, struct doc *doc, size_t batch_docs);
 
+/* The statement ran out of time: as docs_split, but straight to the single document and operation.
+ */
+void docs_split_whole(struct docs *docs, struct doc *doc, size_t batch_docs);
+
 /* The statement failed for a reason outside the document: to the head of the queue, unchanged. */
 void docs_requeue(struct docs *docs, struct doc *doc);
 
@@ -144,6 +148,8 @@ struct doc *docs_next_parked(struct docs *docs);
 
 /* When the next document aside or parked is due; -1: none. */
 int64_t docs_next_due(const struct docs *docs);
+/* When the next document aside is; -1: none. */
+int64_t docs_next_aside_due(const struct docs *docs);
 
 /* Seqs that wait or run. After docs_park these are no longer the document's. */
 const int64_t *doc_waiting(const struct doc *doc);

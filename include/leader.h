@@ -46,6 +46,9 @@ void leader_start(struct leader *leader, const char *conninfo);
 /* End the term, if there is one, and begin anew after a pause. */
 void leader_end_term(struct leader *leader, const struct err *err);
 
+/* R6: an operation with this seq was acknowledged. A database that does not know it has lost it. */
+void leader_note_head(struct leader *leader, int64_t head);
+
 /* Try at once if a pause is running: something has changed. */
 void leader_hurry(struct leader *leader);
 

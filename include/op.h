@@ -44,6 +44,7 @@ struct op {
     int64_t ticket;      /* how many operations had been accepted with it */
     int64_t queued_ms;   /* monotonic clock: since when it waits */
     int64_t sent_seq;    /* the seq it was sent with, 0 before; kept while that send may be in */
+    int64_t last_seq;    /* the seq of the last send */
     char actor[20];      /* who sent it: "uid:1000" */
     size_t size;         /* bytes that it is charged against the limits */
     char bytes[];

@@ -101,6 +101,9 @@ void pg_submit(struct pg *pg, const struct pg_statement *statement, const struct
 /* Submit SQL text without parameters, several statements allowed; the result is the last one's. */
 void pg_submit_text(struct pg *pg, const char *sql, pg_result_fn on_result, void *arg);
 
+/* In a result callback: whether the server sent a WARNING with the answer. */
+bool pg_had_warning(const struct pg *pg);
+
 bool pg_is_ready(const struct pg *pg);
 bool pg_is_open(const struct pg *pg);
 /* Whether a request is under way or waits. */

@@ -44,6 +44,11 @@ struct store_schema_row {
 void store_schema(struct pg *pg, pg_result_fn on_result, void *arg);
 struct store_schema_row store_schema_row(const PGresult *result);
 
+/* The process id of the backend that serves this connection, in plain text: the first question on a
+ * connection, before anything that a pooler could break. */
+void store_backend(struct pg *pg, pg_result_fn on_result, void *arg);
+int64_t store_backend_row(const PGresult *result);
+
 /* Whether this session got the leader's lock: one row with one boolean. */
 void store_try_lock(struct pg *pg, pg_result_fn on_result, void *arg);
 bool store_try_lock_row(const PGresult *result);
@@ -56,9 +61,11 @@ struct store_lead_row {
     int64_t received_us; /* received_at of the operation at the head */
     bool ingest_paused;
     bool folding_paused;
+    int64_t floor;    /* no seq up to here is given any more */
+    struct span lost; /* data NULL, or why numbering goes on higher (R6) */
 };
-void store_lead(struct pg *pg, const char *token, const char *instance, pg_result_fn on_result,
-                void *arg);
+void store_lead(struct pg *pg, const char *token, const char *instance, int64_t known_head,
+                pg_result_fn on_result, void *arg);
 struct store_lead_row store_lead_row(const PGresult *result);
 
 struct store_parked_row {
@@ -68,7 +75,7 @@ struct store_parked_row {
     int32_t attempts;
     int64_t due_in_ms;
 };
-/* All parked documents. */
+/* All parked documents, the one that is due first in front. */
 void store_parked(struct pg *pg, pg_result_fn on_result, void *arg);
 struct store_parked_row store_parked_row(const PGresult *result, int row);
 
@@ -126,7 +133,7 @@ struct store_version_row store_version_row(const PGresult *result, int row);
 void store_locked(struct pg *pg, const struct doc_list *docs, pg_result_fn on_result, void *arg);
 int64_t store_locked_row(const PGresult *result, int row);
 
-/* Whether foldd.documents can be written at all: fails with 55P03 if not. */
+/* Whether the tables that a fold uses can be used at all: fails with 55P03 if not. */
 void store_probe(struct pg *pg, pg_result_fn on_result, void *arg);
 /* End the transaction that a failed probe has left. */
 void store_rollback(struct pg *pg);

@@ -85,6 +85,7 @@ CREATE TABLE foldd.leader (
     token       text NOT NULL,
     system_id   bigint NOT NULL,
     timeline    bigint NOT NULL,
+    floor       bigint NOT NULL,
     since       timestamptz NOT NULL,
     instance    text NOT NULL
 );
@@ -93,6 +94,7 @@ COMMENT ON COLUMN foldd.leader.epoch IS 'Number of the term; raised whenever a d
 COMMENT ON COLUMN foldd.leader.token IS 'Random, drawn for each term: tells apart two terms of one number after a restored backup.';
 COMMENT ON COLUMN foldd.leader.system_id IS 'The cluster''s system identifier when the term began.';
 COMMENT ON COLUMN foldd.leader.timeline IS 'The cluster''s timeline when the term began.';
+COMMENT ON COLUMN foldd.leader.floor IS 'No seq up to here is given any more: raised when acknowledged operations may have been lost.';
 COMMENT ON COLUMN foldd.leader.since IS 'When the term began.';
 COMMENT ON COLUMN foldd.leader.instance IS 'The daemon: host, process id and socket.';
 

@@ -34,25 +34,20 @@ BEGIN
             state.updated_at := initial_updated_at;
         END IF;
     END IF;
-    IF action = 'update' THEN
-        IF NOT state.deleted THEN
-            result := foldd.merge_patch(state.fields, fields);
-            -- R20: 16 MiB, counted as PostgreSQL holds it; a constant of the schema.
-            IF pg_column_size(result) > 16777216 THEN
-                state.outcomes := coalesce(state.outcomes, '[]')
-                    || foldd.outcome(seq, 'rejected', 'the document would be larger than 16 MiB');
-                RETURN state;
-            END IF;
-        ELSIF state.revision = 0 THEN
-            result := foldd.merge_patch('{}', fields);
-        ELSE
+    IF action = 'update' AND state.deleted AND state.revision > 0 THEN
+        state.outcomes := coalesce(state.outcomes, '[]')
+            || foldd.outcome(seq, 'ignored', 'the document is deleted');
+        RETURN state;
+    ELSIF action IN ('create', 'update') THEN
+        -- The empty object gives the plain form of a value that is stored compressed.
+        result := CASE WHEN action = 'create' THEN fields || '{}'
+                       ELSE foldd.merge_patch(state.fields, fields) END;
+        -- R20: 16 MiB, counted as PostgreSQL holds it in memory; a constant of the schema.
+        IF pg_column_size(result) > 16777216 THEN
             state.outcomes := coalesce(state.outcomes, '[]')
-                || foldd.outcome(seq, 'ignored', 'the document is deleted');
+                || foldd.outcome(seq, 'rejected', 'the document would be larger than 16 MiB');
             RETURN state;
         END IF;
-        state.deleted := false;
-    ELSIF action = 'create' THEN
-        result := fields;
         state.deleted := false;
     ELSIF action = 'delete' THEN
         result := '{}';

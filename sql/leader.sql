@@ -27,38 +27,51 @@ COMMENT ON FUNCTION foldd.head() IS
     'seq of the last committed operation. Whoever has seen head() = n can read everything up to n.';
 
 CREATE OR REPLACE FUNCTION foldd.lead(
-    new_token text, new_instance text,
+    new_token text, new_instance text, known_head bigint,
     OUT epoch bigint, OUT batch bigint, OUT head bigint, OUT cursor bigint, OUT received_us bigint,
-    OUT ingest_paused boolean, OUT folding_paused boolean)
+    OUT ingest_paused boolean, OUT folding_paused boolean, OUT floor bigint, OUT lost text)
     LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
+DECLARE
+    this_system bigint := (SELECT s.system_identifier FROM pg_control_system() s);
+    this_timeline bigint := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint;
+    before foldd.leader;
+    newest foldd.operations;
 BEGIN
     -- Waits for every write transaction of the term before, on whichever backend it is (R7).
     PERFORM pg_advisory_xact_lock(1718578276, 1);
-    INSERT INTO foldd.leader AS l (epoch, token, system_id, timeline, since, instance)
-    VALUES (1, lead.new_token, (SELECT s.system_identifier FROM pg_control_system() s),
-            ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint,
-            clock_timestamp(), lead.new_instance)
-    ON CONFLICT (one) DO UPDATE
-    SET epoch = l.epoch + 1, token = excluded.token, system_id = excluded.system_id,
-        timeline = excluded.timeline, since = excluded.since, instance = excluded.instance
-    RETURNING l.epoch INTO lead.epoch;
+    SELECT * INTO before FROM foldd.leader l;
     SELECT l.batch, l.head INTO lead.batch, lead.head
     FROM foldd.ledger l ORDER BY l.batch DESC LIMIT 1;
-    SELECT greatest(lead.head, o.seq), (extract(epoch FROM o.received_at) * 1000000)::bigint
-    INTO lead.head, lead.received_us
-    FROM foldd.operations o ORDER BY o.seq DESC LIMIT 1;
-    lead.head := coalesce(lead.head, 0);
+    SELECT * INTO newest FROM foldd.operations o ORDER BY o.seq DESC LIMIT 1;
     lead.batch := coalesce(lead.batch, 0);
-    lead.received_us := coalesce(lead.received_us, 0);
+    lead.head := greatest(lead.head, newest.seq, 0);
+    lead.received_us := coalesce((extract(epoch FROM newest.received_at) * 1000000)::bigint, 0);
+    lead.floor := coalesce(before.floor, 0);
+    -- R6: what was acknowledged and is gone here may live on elsewhere under its number.
+    lead.lost := CASE
+        WHEN lead.known_head > lead.head THEN 'the database has lost operations'
+        WHEN before.system_id <> this_system THEN 'the database is a copy in another cluster'
+        WHEN before.timeline <> this_timeline THEN 'the database was restored or failed over' END;
+    IF lead.lost IS NOT NULL THEN
+        lead.floor := greatest(lead.floor, lead.head, lead.known_head) + 4294967296;
+    END IF;
+    INSERT INTO foldd.leader AS l (epoch, token, system_id, timeline, floor, since, instance)
+    VALUES (1, lead.new_token, this_system, this_timeline, lead.floor, clock_timestamp(),
+            lead.new_instance)
+    ON CONFLICT (one) DO UPDATE
+    SET epoch = l.epoch + 1, token = excluded.token, system_id = excluded.system_id,
+        timeline = excluded.timeline, floor = excluded.floor, since = excluded.since,
+        instance = excluded.instance
+    RETURNING l.epoch INTO lead.epoch;
     SELECT c.seq INTO lead.cursor FROM foldd.cursor c;
     lead.ingest_paused := EXISTS (SELECT FROM foldd.pauses p WHERE p.what = 'ingest');
     lead.folding_paused := EXISTS (SELECT FROM foldd.pauses p WHERE p.what = 'folding');
 END
 $$;
-COMMENT ON FUNCTION foldd.lead(text, text) IS
-    'Begins a term: ends all others, and answers where the log and the cursor stand.';
+COMMENT ON FUNCTION foldd.lead(text, text, bigint) IS
+    'Begins a term: ends all others, and answers where the log and the cursor stand. known_head is the highest head that this daemon has seen; lost says why numbering goes on 2^32 higher, if it does.';
 
 CREATE OR REPLACE FUNCTION foldd.save_cursor(epoch bigint, token text, seq bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE
@@ -69,3 +82,31 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION foldd.save_cursor(bigint, text, bigint) IS 'For foldd: moves the cursor forward, never back.';
+
+-- R28: after a restore that mixed two states.
+CREATE OR REPLACE FUNCTION foldd.repair(OUT documents bigint, OUT head bigint)
+    LANGUAGE plpgsql VOLATILE
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(1718578276, 2) THEN
+        RAISE EXCEPTION 'a foldd leads this database: stop it first';
+    END IF;
+    PERFORM pg_advisory_xact_lock(1718578276, 1);
+    SELECT coalesce(max(o.seq), 0) INTO repair.head FROM foldd.operations o;
+    -- Rows are never removed (R13): they begin anew, and gen tells folds that are on their way.
+    UPDATE foldd.documents d
+    SET version = 0, revision = 0, deleted = true, created_at = NULL, updated_at = NULL, base = 0,
+        gen = d.gen + 1, fields = '{}', outcomes = NULL
+    WHERE d.version > repair.head;
+    GET DIAGNOSTICS documents = ROW_COUNT;
+    DELETE FROM foldd.outcomes t WHERE t.seq > repair.head;
+    DELETE FROM foldd.skipped k WHERE k.seq > repair.head;
+    INSERT INTO foldd.ledger (batch, head)
+    SELECT max(l.batch) + 1, repair.head FROM foldd.ledger l;
+    UPDATE foldd.leader l SET floor = greatest(l.floor, repair.head) + 4294967296;
+    UPDATE foldd.cursor c SET seq = 0;
+END
+$$;
+COMMENT ON FUNCTION foldd.repair() IS
+    'For the schema''s owner, with no foldd running, when documents or cursor are ahead of the log (a restore that mixed two states): documents ahead begin anew, and the next foldd goes through the whole log again. Answers how many documents that were, and the log''s head.';

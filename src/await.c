@@ -39,6 +39,7 @@ struct await {
     LIST_HEAD(, look) looks;
     struct wait_list future; /* awaits for a seq that the log has not reached */
     int64_t head;            /* as last seen by await_turn */
+    bool stopping;
 };
 
 static void on_timer(evutil_socket_t fd, short what, void *arg);
@@ -181,6 +182,7 @@ static void answer_row(struct await *await, struct wait *wait,
 
 static void answer_not_found(struct await *await, struct wait *wait)
 {
+    wait->slot->reply.len = 0; /* a receipt that was to go with the outcome */
     proto_error(&wait->slot->reply, REPLY_NOT_FOUND, "there is no such operation",
                 wait->slot->line);
     finish(await, wait);
@@ -197,7 +199,8 @@ static bool on_unknown(struct await *await, struct wait *wait)
     }
     if (wait->number == 0)
         return true;
-    if (wait->number <= await->queries.head(await->queries.arg)) {
+    /* What was known and is no more was lost by a failover (R6). */
+    if (wait->known || wait->number <= await->queries.head(await->queries.arg)) {
         answer_not_found(await, wait);
         return false;
     }
@@ -270,6 +273,8 @@ static void look_up(struct await *await, struct wait *wait)
 static struct wait *begin(struct await *await, struct slot *slot, enum wait_kind kind,
                           int64_t timeout_ms)
 {
+    if (await->stopping)
+        timeout_ms = 0;
     struct wait *wait = waiters_add(await->waiters, kind, clock_mono_ms() + timeout_ms);
     wait->slot = slot;
     slot->wait = wait;
@@ -315,7 +320,8 @@ void await_stored(struct await *await, struct slot *slot, const struct op *op, i
     proto_receipt(&slot->reply, seq, op->id, kind);
     waiters_file_seq(await->waiters, wait, seq);
     slot_stored(slot);
-    if (kind == RECEIPT_DUPLICATE)
+    /* After a resend a page of the log may have been faster than this receipt. */
+    if (kind == RECEIPT_DUPLICATE || !await->queries.is_open(await->queries.arg, seq))
         look_up(await, wait);
 }
 
@@ -327,6 +333,7 @@ void await_end(struct await *await, struct slot *slot)
 void await_end_all(struct await *await)
 {
     struct wait *wait;
+    await->stopping = true;
     while ((wait = waiters_next_deadline(await->waiters)) != NULL)
         answer_timeout(await, wait);
 }
@@ -403,14 +410,16 @@ static void turn_future(struct await *await)
 static void turn_barriers(struct await *await)
 {
     struct wait *wait;
+    int64_t cursor = await->queries.cursor(await->queries.arg);
     int64_t decided = await->queries.decided(await->queries.arg);
+    if (cursor < 0)
+        return; /* no term: neither is known */
     while ((wait = waiters_next_barrier(await->waiters, WAIT_TICKET, decided)) != NULL) {
         waiters_unfile(await->waiters, wait);
         wait->kind = WAIT_CURSOR;
         wait->number = await->queries.head(await->queries.arg);
         waiters_file_barrier(await->waiters, wait);
     }
-    int64_t cursor = await->queries.cursor(await->queries.arg);
     while ((wait = waiters_next_barrier(await->waiters, WAIT_CURSOR, cursor)) != NULL) {
         struct buf *reply = &wait->slot->reply;
         emit_begin(reply);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/event.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,9 @@
 #include "log.h"
 
 enum {
-    READ_BYTES = 64 * 1024, /* per connection and turn: nobody starves the others */
-    SLOT_CHARGE = 256,      /* what a slot weighs besides its text */
+    READ_BYTES = 64 * 1024,   /* per connection and turn: nobody starves the others */
+    SLOT_CHARGE = 512,        /* what a slot weighs besides its text */
+    TRIM_BYTES = 1024 * 1024, /* a connection that held as much gives memory back to the system */
     HANGUP_CHECK_S = 1,
     PEER_GROUPS_MAX = 1024,
     SCARCE_PENDING = 64 * 1024, /* what one connection may have under way when memory is scarce */
@@ -35,8 +37,9 @@ struct client {
     struct line input;
     struct evbuffer *output;
     STAILQ_HEAD(, slot) slots;
-    struct slot *no_room; /* the write that found no room; blocks reading */
-    const struct slot *failing;
+    struct slot *no_room;       /* the write that found no room; blocks reading */
+    bool failing;               /* R9: operations are refused until the first refusal is written */
+    const struct slot *refusal; /* that reply, until it is in the output */
     size_t charge;
     size_t counted; /* its part of clients->load */
     int64_t lines;
@@ -46,6 +49,7 @@ struct client {
     bool closing; /* reads no more: close when everything is sent */
     bool dead;    /* free at the end of the turn */
     bool admin;
+    bool heavy; /* it held much memory once */
     char actor[24];
 };
 
@@ -129,6 +133,7 @@ static void client_die(struct client *client)
 static void client_free(struct client *client)
 {
     struct clients *clients = client->clients;
+    bool heavy = client->heavy;
     orphan_slots(client);
     TAILQ_REMOVE(&clients->all, client, link);
     clients->load -= client->counted;
@@ -139,6 +144,8 @@ static void client_free(struct client *client)
     evbuffer_free(client->output);
     close(client->fd);
     free(client);
+    if (heavy)
+        malloc_trim(0);
 }
 
 void clients_free(struct clients *clients)
@@ -158,6 +165,8 @@ static size_t load(struct client *client)
     size_t now = client->charge + evbuffer_get_length(client->output);
     client->clients->load += now - client->counted;
     client->counted = now;
+    if (now > TRIM_BYTES)
+        client->heavy = true;
     return now;
 }
 
@@ -356,8 +365,8 @@ static void collect_replies(struct client *client)
         STAILQ_REMOVE_HEAD(&client->slots, link);
         evbuffer_add(client->output, slot->reply.data, slot->reply.len);
         client->charge -= slot->charge;
-        if (client->failing == slot)
-            client->failing = NULL;
+        if (client->refusal == slot)
+            client->refusal = NULL;
         slot_free(slot);
     }
 }
@@ -460,6 +469,10 @@ static void client_turn(struct client *client)
         client->paused = false;
         take_lines(client);
     }
+    /* Written, and everything that had been read by then has had its answer. */
+    if (client->failing && client->refusal == NULL && !client->paused && client->no_room == NULL &&
+        evbuffer_get_length(client->output) == 0)
+        client->failing = false;
     if (STAILQ_EMPTY(&client->slots) && client->closing && evbuffer_get_length(client->output) == 0)
         close_politely(client);
     else if (client->eof)
@@ -520,13 +533,15 @@ void slot_stored(struct slot *slot)
 
 void slot_mark_failing(struct slot *slot)
 {
-    if (slot->client != NULL && slot->client->failing == NULL)
-        slot->client->failing = slot;
+    if (slot->client == NULL || slot->client->failing)
+        return;
+    slot->client->failing = true;
+    slot->client->refusal = slot;
 }
 
 bool slot_is_failing(const struct slot *slot)
 {
-    return slot->client != NULL && slot->client->failing != NULL;
+    return slot->client != NULL && slot->client->failing;
 }
 
 bool slot_is_admin(const struct slot *slot)

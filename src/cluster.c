@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -37,6 +38,7 @@ enum {
     RESTART_BASE_MS = 200,
     RESTART_CAP_MS = 5000,
     READY_LOOK_MS = 20,
+    MAKE_TRIES = 50,
     STOP_FAST_S = 60,
 };
 
@@ -323,6 +325,9 @@ static void become_server(const struct cluster *cluster, char *const argv[], int
     if (cluster->drop && (initgroups(SERVER_USER, cluster->gid) != 0 || setgid(cluster->gid) != 0 ||
                           setuid(cluster->uid) != 0))
         _exit(126);
+    /* What only makes the cluster must not go on behind a killed foldd's successor. */
+    if (cluster->step < STEP_STARTING)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
     execv(argv[0], argv);
     _exit(127);
 }
@@ -357,6 +362,12 @@ static bool spawn(struct cluster *cluster, char *const argv[], const char *text)
 
 /* --- making the cluster */
 
+static void after(struct cluster *cluster, int64_t ms)
+{
+    struct timeval delay = {ms / 1000, (ms % 1000) * 1000};
+    evtimer_add(cluster->timer, &delay);
+}
+
 static int remove_entry(const char *path, const struct stat *found, int kind, struct FTW *where)
 {
     (void)found;
@@ -373,7 +384,11 @@ static void run_initdb(struct cluster *cluster)
     nftw(cluster->fresh, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     if (mkdir(cluster->fresh, 0700) != 0 ||
         (cluster->drop && chown(cluster->fresh, cluster->uid, cluster->gid) != 0)) {
-        fatal(cluster, "cannot make the data folder");
+        /* The end of a killed initdb may still be writing into the old one. */
+        if (errno == EEXIST && cluster->failures++ < MAKE_TRIES)
+            after(cluster, RESTART_BASE_MS);
+        else
+            fatal(cluster, "cannot make the data folder");
         return;
     }
     char *program = mem_printf("%s/initdb", cluster->bindir);
@@ -481,12 +496,6 @@ static bool write_conninfo(const struct cluster *cluster)
     return ok;
 }
 
-static void after(struct cluster *cluster, int64_t ms)
-{
-    struct timeval delay = {ms / 1000, (ms % 1000) * 1000};
-    evtimer_add(cluster->timer, &delay);
-}
-
 static void start_server(struct cluster *cluster)
 {
     cluster->step = STEP_SERVER;
@@ -581,7 +590,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (!cluster->stopping && cluster->step == STEP_STARTING && cluster->pid != 0)
         look_if_ready(cluster);
     else if (!cluster->stopping)
-        start_server(cluster);
+        cluster_start(cluster);
     else if (cluster->pid != 0)
         kill(cluster->pid, SIGQUIT);
 }

@@ -132,6 +132,8 @@ void dispatch_end_term(struct dispatch *dispatch)
     dispatch->saving = false;
     dispatch->paused = false;
     dispatch->fails = 0;
+    dispatch->fails_in_row = 0;
+    dispatch->retries = 0;
     evtimer_del(dispatch->timer);
     evtimer_del(dispatch->save_timer);
     evtimer_del(dispatch->poll_timer);
@@ -233,11 +235,18 @@ static void give_work(struct dispatch *dispatch)
         struct worker *worker = &dispatch->workers[i];
         if (!worker_is_free(worker))
             continue;
+        /* One worker at most retries, and between two retries come tasks: what keeps failing shall
+         * not keep others waiting. */
         struct doc *parked = docs_next_parked(dispatch->docs);
-        if (parked != NULL && parked->due_ms <= now_ms)
-            worker_retry(worker, parked);
-        else if (!worker_fold(worker))
+        bool due = parked != NULL && parked->due_ms <= now_ms && dispatch->retries == 0;
+        bool folds = !(due && !dispatch->fold_next) && worker_fold(worker);
+        dispatch->fold_next = false;
+        if (folds)
+            continue;
+        if (!due)
             break;
+        dispatch->fold_next = true;
+        worker_retry(worker, parked);
     }
 }
 
@@ -307,7 +316,10 @@ static void set_due_timer(struct dispatch *dispatch)
         evtimer_del(dispatch->timer);
         return;
     }
-    int64_t due_ms = any_worker_free(dispatch) ? docs_next_due(dispatch->docs) : -1;
+    int64_t due_ms = -1;
+    if (any_worker_free(dispatch))
+        due_ms = dispatch->retries == 0 ? docs_next_due(dispatch->docs)
+                                        : docs_next_aside_due(dispatch->docs);
     int64_t left = due_ms < 0 ? INT64_MAX : due_ms - clock_mono_ms();
     if (dispatch->full && left > CARRY_LOOK_MS)
         left = CARRY_LOOK_MS;

@@ -337,6 +337,15 @@ void docs_split(struct docs *docs, struct doc *doc, size_t batch_docs)
     docs_requeue(docs, doc);
 }
 
+void docs_split_whole(struct docs *docs, struct doc *doc, size_t batch_docs)
+{
+    if (batch_docs > 1)
+        doc->cap = 1;
+    else
+        doc->op_cap = 1;
+    docs_requeue(docs, doc);
+}
+
 void docs_set_aside(struct docs *docs, struct doc *doc, int64_t due_ms)
 {
     if (goes_to_parked(docs, doc))
@@ -428,15 +437,19 @@ struct doc *docs_next_parked(struct docs *docs)
     return TAILQ_FIRST(&docs->parked);
 }
 
-int64_t docs_next_due(const struct docs *docs)
+int64_t docs_next_aside_due(const struct docs *docs)
 {
     const struct doc *aside = TAILQ_FIRST(&docs->aside);
+    return aside == NULL ? -1 : aside->due_ms;
+}
+
+int64_t docs_next_due(const struct docs *docs)
+{
     const struct doc *parked = TAILQ_FIRST(&docs->parked);
-    if (aside == NULL)
-        return parked == NULL ? -1 : parked->due_ms;
+    int64_t aside_ms = docs_next_aside_due(docs);
     if (parked == NULL)
-        return aside->due_ms;
-    return aside->due_ms < parked->due_ms ? aside->due_ms : parked->due_ms;
+        return aside_ms;
+    return aside_ms < 0 || parked->due_ms < aside_ms ? parked->due_ms : aside_ms;
 }
 
 struct docs_counts docs_counts(const struct docs *docs)

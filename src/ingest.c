@@ -30,6 +30,7 @@ struct ingest {
     size_t pending_bytes;
     size_t pending_ops;
     int64_t head;
+    int64_t floor; /* no seq up to here is given any more */
     int64_t batch_number;
     int64_t received_us;
     int64_t ticket;
@@ -110,6 +111,7 @@ void ingest_begin_term(struct ingest *ingest, struct pg *pg, const struct term *
     ingest->term = term;
     ingest->paused = lead->ingest_paused;
     ingest->head = lead->head;
+    ingest->floor = lead->floor;
     ingest->batch_number = lead->batch;
     if (lead->received_us > ingest->received_us)
         ingest->received_us = lead->received_us;
@@ -151,15 +153,14 @@ static struct batch *seal(struct ingest *ingest)
  * the log's head says that it may be in: it tells our own operation from a duplicate. */
 static void number(struct ingest *ingest, struct batch *batch)
 {
-    bool maybe_in = batch->base != 0 && batch->base <= ingest->head;
     batch->number = ingest->batch_number + 1;
-    batch->base = ingest->head + 1;
+    batch->base = (ingest->head > ingest->floor ? ingest->head : ingest->floor) + 1;
     int64_t seq = batch->base;
     struct op *op;
     TAILQ_FOREACH(op, &batch->ops, link) {
-        if (!maybe_in)
+        if (op->sent_seq == 0 || op->sent_seq > ingest->head)
             op->sent_seq = seq;
-        seq++;
+        op->last_seq = seq++;
     }
 }
 
@@ -192,7 +193,7 @@ static void give_receipt(struct ingest *ingest, struct op *op, int64_t seq, enum
  * very one, stored by a send whose answer was lost. */
 static void answer_found(struct ingest *ingest, struct op *op, const struct store_append_row *row)
 {
-    bool own = row->same && row->seq == op->sent_seq;
+    bool own = row->same && (row->seq == op->sent_seq || row->seq == op->last_seq);
     op->sent_seq = own ? row->seq : 0;
     if (row->same) {
         give_receipt(ingest, op, row->seq, own ? RECEIPT_NEW : RECEIPT_DUPLICATE);
@@ -275,6 +276,13 @@ static void on_appended(void *arg, const PGresult *result, const struct err *err
 {
     struct ingest *ingest = arg;
     struct batch *batch = ingest->flight;
+    struct err warned;
+    if (result != NULL && pg_had_warning(ingest->pg)) {
+        /* R7: "canceling wait for synchronous replication" is a commit, but no acknowledgement. */
+        err_set(&warned, ERR_TRANSIENT, "a batch was committed with a warning");
+        err = &warned;
+        result = NULL;
+    }
     if (result == NULL && err->class != ERR_DATA) {
         ingest->events.on_trouble(ingest->events.arg, err);
         return;

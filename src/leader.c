@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * connect (ingest) -> lock -> schema -> lead -> connect (reader, control) -> parked rows -> term.
+ * connect -> no pooler in between? -> lock -> schema -> lead -> parked rows -> term.
  * Each arrow is a callback; any failure is leader_end_term.
  */
 #include "leader.h"
@@ -21,7 +21,8 @@ enum {
     RETRY_CAP_MS = 5000,
     STANDBY_LOOK_MS = 500,
     LOCK_LOOK_MS = 100,
-    LOCK_LOOKS = 10, /* our own last backend may hold the lock for a moment */
+    LOCK_LOOKS = 10,
+    LOCK_LOOKS_OWN = 100, /* it led: its own last backend may hold the lock for a moment */
 };
 
 struct leader {
@@ -39,6 +40,8 @@ struct leader {
     struct pg *control;
     struct migrate *migrate;
     struct event *timer; /* the pause, or a standby's next look */
+    int64_t known_head;  /* the highest head of the terms before */
+    int64_t backend;     /* of the ingest connection */
     unsigned failures;
     unsigned looks; /* for the lock, on this connection */
     bool known;     /* the schema was there once */
@@ -162,19 +165,21 @@ static void on_lead(void *arg, const PGresult *result, const struct err *err)
     }
     leader->lead = store_lead_row(result);
     leader->term.epoch = leader->lead.epoch;
+    if (leader->lead.lost.data != NULL)
+        log_error("numbering_jumps", "reason=\"%.*s\" known_head=%lld head=%lld floor=%lld",
+                  (int)leader->lead.lost.len, leader->lead.lost.data, (long long)leader->known_head,
+                  (long long)leader->lead.head, (long long)leader->lead.floor);
+    leader->lead.lost = (struct span){NULL, 0};
     if (leader->lead.cursor > leader->lead.head) {
         struct err ahead;
-        err_set(
-            &ahead, ERR_FATAL,
-            "the cursor (%lld) is ahead of the log's head (%lld): this database is a mixture of "
-            "two backups; restore both tables from one, or set foldd.cursor back to 0 to fold "
-            "the whole log again",
-            (long long)leader->lead.cursor, (long long)leader->lead.head);
+        err_set(&ahead, ERR_FATAL,
+                "the cursor (%lld) is ahead of the log (%lld): two states of this database were "
+                "mixed by a restore; SELECT foldd.repair() mends it",
+                (long long)leader->lead.cursor, (long long)leader->lead.head);
         fatal(leader, &ahead);
         return;
     }
-    pg_open(leader->reader, leader->conninfo);
-    pg_open(leader->control, leader->conninfo);
+    store_parked(leader->control, on_parked, leader);
 }
 
 static void on_migrated(void *arg, enum migrate_outcome outcome, const struct err *err)
@@ -191,12 +196,13 @@ static void on_migrated(void *arg, enum migrate_outcome outcome, const struct er
     leader->known = true;
     snprintf(leader->term.token, sizeof(leader->term.token), "%08x%08x%08x%08x", arc4random(),
              arc4random(), arc4random(), arc4random());
-    store_lead(leader->ingest, leader->term.token, leader->instance, on_lead, leader);
+    store_lead(leader->ingest, leader->term.token, leader->instance, leader->known_head, on_lead,
+               leader);
 }
 
 static void stand_by(struct leader *leader)
 {
-    if (++leader->looks < LOCK_LOOKS) {
+    if (++leader->looks < (leader->known ? LOCK_LOOKS_OWN : LOCK_LOOKS)) {
         after(leader, LOCK_LOOK_MS);
         return;
     }
@@ -223,13 +229,41 @@ static void on_try_lock(void *arg, const PGresult *result, const struct err *err
                                     on_migrated, leader);
 }
 
+/* R4: behind a pooler that lends a connection for one transaction, two idle connections of ours
+ * meet on one backend; settings, locks and prepared statements of a session do not hold there. */
+static void on_second_backend(void *arg, const PGresult *result, const struct err *err)
+{
+    struct leader *leader = arg;
+    if (result == NULL) {
+        leader_end_term(leader, err);
+    } else if (store_backend_row(result) == leader->backend) {
+        struct err pooled;
+        err_set(&pooled, ERR_FATAL,
+                "the database is behind a pooler in transaction mode, where sessions do not last: "
+                "connect directly, or use session mode");
+        fatal(leader, &pooled);
+    } else {
+        store_try_lock(leader->ingest, on_try_lock, leader);
+    }
+}
+
+static void on_first_backend(void *arg, const PGresult *result, const struct err *err)
+{
+    struct leader *leader = arg;
+    if (result == NULL) {
+        leader_end_term(leader, err);
+        return;
+    }
+    leader->backend = store_backend_row(result);
+    store_backend(leader->reader, on_second_backend, leader);
+}
+
 static void on_ready(void *arg, struct pg *pg)
 {
     struct leader *leader = arg;
-    if (pg == leader->ingest)
-        store_try_lock(pg, on_try_lock, leader);
-    else if (pg_is_ready(leader->reader) && pg_is_ready(leader->control))
-        store_parked(leader->control, on_parked, leader);
+    (void)pg;
+    if (pg_is_ready(leader->ingest) && pg_is_ready(leader->reader) && pg_is_ready(leader->control))
+        store_backend(leader->ingest, on_first_backend, leader);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -244,6 +278,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     leader->looks = 0;
     set_state(leader, LEADER_RISING);
     pg_open(leader->ingest, leader->conninfo);
+    pg_open(leader->reader, leader->conninfo);
+    pg_open(leader->control, leader->conninfo);
 }
 
 void leader_start(struct leader *leader, const char *conninfo)
@@ -253,6 +289,12 @@ void leader_start(struct leader *leader, const char *conninfo)
     leader->conninfo = mem_strdup(conninfo);
     if (first)
         on_timer(-1, 0, leader);
+}
+
+void leader_note_head(struct leader *leader, int64_t head)
+{
+    if (head > leader->known_head)
+        leader->known_head = head;
 }
 
 void leader_hurry(struct leader *leader)

@@ -51,6 +51,7 @@ struct pg {
     struct evdns_getaddrinfo_request *lookup;
     STAILQ_HEAD(, request) queue; /* the first one is under way while sent is true */
     bool sent;
+    bool warned; /* the server sent a WARNING for the request under way */
     const struct pg_statement **prepared;
     size_t prepared_count;
     PGresult *result; /* of the request under way: the last one that came */
@@ -161,11 +162,12 @@ static void watch_connect(struct pg *pg, short what)
 
 static void on_notice(void *arg, const PGresult *result)
 {
-    const struct pg *pg = arg;
+    struct pg *pg = arg;
     char text[400];
     const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
     if (severity == NULL || strcmp(severity, "WARNING") != 0)
         return;
+    pg->warned = true;
     libpq_message(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY), text, sizeof(text));
     log_warning("database_warning", "conn=%s message=%s", pg->name, log_text(text));
 }
@@ -349,6 +351,7 @@ static void send_next(struct pg *pg)
         return;
     }
     pg->sent = true;
+    pg->warned = false;
     flush(pg);
 }
 
@@ -468,6 +471,11 @@ void pg_submit_text(struct pg *pg, const char *sql, pg_result_fn on_result, void
     struct request *request = request_new(on_result, arg);
     request->text = mem_strdup(sql);
     submit(pg, request);
+}
+
+bool pg_had_warning(const struct pg *pg)
+{
+    return pg->warned;
 }
 
 bool pg_is_ready(const struct pg *pg)

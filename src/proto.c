@@ -304,7 +304,11 @@ static void own_text(struct request *request)
     struct span *const spans[] = {&request->collection, &request->document, &request->id,
                                   &request->reason, &request->what};
     struct buf text = {0};
-    buf_reserve(&text, DECODED_MAX);
+    size_t len = 0;
+    for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++)
+        len += spans[i]->len;
+    text.data = mem_alloc(len);
+    text.cap = len;
     for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
         if (spans[i]->data == NULL)
             continue;
@@ -350,7 +354,8 @@ static bool get_after(const struct members *members, struct request *out, struct
     size_t len = 0;
     while (at < after.len && at < 3 && after.data[at] >= '0' && after.data[at] <= '9')
         len = len * 10 + (size_t)(after.data[at++] - '0');
-    if (at == 0 || at >= after.len || after.data[at] != ':' || after.len - at - 1 <= len)
+    if (at == 0 || at >= after.len || after.data[at] != ':' || len == 0 ||
+        after.len - at - 1 <= len || ((unsigned char)after.data[at + 1 + len] & 0xc0) == 0x80)
         return INVALID(err, "\"after\" must be the \"next\" of an earlier reply");
     out->collection = (struct span){after.data + at + 1, len};
     out->document = (struct span){after.data + at + 1 + len, after.len - at - 1 - len};

@@ -110,6 +110,7 @@ static void on_committed(void *arg, const struct batch *batch, int64_t old_head,
     const struct op *op;
     TAILQ_FOREACH(op, &batch->ops, link)
         await_on_committed(server->await, op);
+    leader_note_head(server->leader, new_head);
     dispatch_committed(server->dispatch, batch, old_head, new_head);
 }
 
@@ -333,7 +334,8 @@ static void make_parts(struct server *server)
         .batch = {(size_t)config->batch_ops, (size_t)config->batch_bytes},
         .max_pending = (size_t)config->max_pending_bytes,
         .db_timeout_ms = config->db_timeout_ms};
-    const struct dispatch_events dispatch_events = {on_folded, on_changed, on_trouble, server};
+    const struct dispatch_events dispatch_events = {on_folded, on_changed, on_trouble, on_fatal,
+                                                    server};
     const struct dispatch_options dispatch_options = {.workers = (size_t)config->workers,
                                                       .window = (size_t)config->window_ops,
                                                       .docs = {(size_t)config->fold_docs,
@@ -377,6 +379,10 @@ static void make_base(struct server *server)
     server->base = event_base_new();
     server->dns = evdns_base_new(server->base, EVDNS_BASE_DISABLE_WHEN_INACTIVE);
     evdns_base_resolv_conf_parse(server->dns, DNS_OPTIONS_ALL, "/etc/resolv.conf");
+}
+
+static void watch_signals(struct server *server)
+{
     server->sigterm = evsignal_new(server->base, SIGTERM, on_signal, server);
     server->sigint = evsignal_new(server->base, SIGINT, on_signal, server);
     server->drain_timer = evtimer_new(server->base, on_drain_timer, server);
@@ -394,9 +400,11 @@ static void server_fini(struct server *server)
     leader_free(server->leader);
     listener_free(server->listener);
     cluster_free(server->cluster);
-    event_free(server->sigterm);
-    event_free(server->sigint);
-    event_free(server->drain_timer);
+    if (server->sigterm != NULL) {
+        event_free(server->sigterm);
+        event_free(server->sigint);
+        event_free(server->drain_timer);
+    }
     evdns_base_free(server->dns, 0);
     event_base_free(server->base);
     free(server->conninfo);
@@ -433,6 +441,7 @@ int server_run(const struct server_options *options)
     struct err err;
     raise_descriptors();
     make_base(&server);
+    watch_signals(&server);
     log_info("starting", "version=%s pid=%d", FOLDD_VERSION, (int)getpid());
     if (!start(&server, options->standalone, &err)) {
         log_error("cannot_start", "error=%s", log_text(err.message));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "store.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "mem.h"
@@ -15,6 +16,10 @@
     "SET TimeZone = 'UTC';"                                                                        \
     "SET bytea_output = 'hex';"                                                                    \
     "SET idle_in_transaction_session_timeout = 0;"                                                 \
+    "SET idle_session_timeout = 0;"                                                                \
+    "SET client_connection_check_interval = '2s';"                                                 \
+    "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings"                   \
+    " WHERE name = 'transaction_timeout';"                                                         \
     "SET jit = off;"
 
 /* Cost must not grow with the tables: index look-ups only, whatever the statistics say. */
@@ -25,6 +30,11 @@
     "SET enable_mergejoin = off;"                                                                  \
     "SET enable_hashagg = off;"                                                                    \
     "SET enable_material = off;"                                                                   \
+    "SET enable_nestloop = on;"                                                                    \
+    "SET enable_indexscan = on;"                                                                   \
+    "SET enable_indexonlyscan = on;"                                                               \
+    "SET enable_bitmapscan = on;"                                                                  \
+    "SET enable_sort = on;"                                                                        \
     "SET max_parallel_workers_per_gather = 0;"
 
 /* Ingest only ever raises synchronous_commit: remote_apply set by an operator stays. */
@@ -98,6 +108,16 @@ struct store_schema_row store_schema_row(const PGresult *result)
                                      .code = pg_get_text(result, 0, 1)};
 }
 
+void store_backend(struct pg *pg, pg_result_fn on_result, void *arg)
+{
+    pg_submit_text(pg, "SELECT pg_backend_pid()", on_result, arg);
+}
+
+int64_t store_backend_row(const PGresult *result)
+{
+    return strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+}
+
 void store_try_lock(struct pg *pg, pg_result_fn on_result, void *arg)
 {
     static const struct pg_statement statement = {
@@ -110,18 +130,19 @@ bool store_try_lock_row(const PGresult *result)
     return pg_get_bool(result, 0, 0);
 }
 
-void store_lead(struct pg *pg, const char *token, const char *instance, pg_result_fn on_result,
-                void *arg)
+void store_lead(struct pg *pg, const char *token, const char *instance, int64_t known_head,
+                pg_result_fn on_result, void *arg)
 {
     static const struct pg_statement statement = {
         .name = "lead",
-        .sql = "SELECT epoch, batch, head, cursor, received_us, ingest_paused, folding_paused"
-               " FROM foldd.lead($1, $2)",
-        .param_count = 2,
-        .types = {PG_TEXT, PG_TEXT}};
+        .sql = "SELECT epoch, batch, head, cursor, received_us, ingest_paused, folding_paused,"
+               " floor, lost FROM foldd.lead($1, $2, $3)",
+        .param_count = 3,
+        .types = {PG_TEXT, PG_TEXT, PG_INT8}};
     struct pg_params params = {0};
     pg_param_text(&params, text(token));
     pg_param_text(&params, text(instance));
+    pg_param_int8(&params, known_head);
     send(pg, &statement, &params, on_result, arg);
 }
 
@@ -133,7 +154,9 @@ struct store_lead_row store_lead_row(const PGresult *result)
                                    .cursor = pg_get_int8(result, 0, 3),
                                    .received_us = pg_get_int8(result, 0, 4),
                                    .ingest_paused = pg_get_bool(result, 0, 5),
-                                   .folding_paused = pg_get_bool(result, 0, 6)};
+                                   .folding_paused = pg_get_bool(result, 0, 6),
+                                   .floor = pg_get_int8(result, 0, 7),
+                                   .lost = pg_get_text(result, 0, 8)};
 }
 
 void store_parked(struct pg *pg, pg_result_fn on_result, void *arg)
@@ -142,7 +165,7 @@ void store_parked(struct pg *pg, pg_result_fn on_result, void *arg)
         .name = "parked",
         .sql = "SELECT collection, document, seq, attempts, greatest(0, "
                "(extract(epoch FROM next_try - clock_timestamp()) * 1000)::bigint)"
-               " FROM foldd.parked"};
+               " FROM foldd.parked ORDER BY next_try"};
     send(pg, &statement, &(struct pg_params){0}, on_result, arg);
 }
 
@@ -326,7 +349,9 @@ void store_probe(struct pg *pg, pg_result_fn on_result, void *arg)
 {
     pg_submit_text(pg,
                    "BEGIN; SET LOCAL lock_timeout = '20ms';"
-                   " LOCK TABLE foldd.documents IN ROW EXCLUSIVE MODE; ROLLBACK",
+                   " LOCK TABLE foldd.documents, foldd.outcomes IN ROW EXCLUSIVE MODE;"
+                   " LOCK TABLE foldd.operations, foldd.skipped, foldd.leader IN ACCESS SHARE MODE;"
+                   " ROLLBACK",
                    on_result, arg);
 }
 

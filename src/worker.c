@@ -109,12 +109,24 @@ static void requeue_all(struct worker *worker)
         docs_requeue(worker->dispatch->docs, pop_last(worker));
 }
 
+/* fold_timeout has stopped a statement; each further try of a runaway costs as much again. */
+static bool is_timeout(const struct err *err)
+{
+    return strcmp(err->sqlstate, "57014") == 0;
+}
+
 static void split_all(struct worker *worker)
 {
     size_t count = worker->doc_count;
+    bool slow = is_timeout(&worker->err);
     worker->state = WORKER_FREE;
-    while (worker->doc_count > 0)
-        docs_split(worker->dispatch->docs, pop_last(worker), count);
+    while (worker->doc_count > 0) {
+        struct doc *doc = pop_last(worker);
+        if (slow)
+            docs_split_whole(worker->dispatch->docs, doc, count);
+        else
+            docs_split(worker->dispatch->docs, doc, count);
+    }
 }
 
 static void trouble(struct worker *worker, const struct err *err)
@@ -329,11 +341,11 @@ static void on_fold_failed(struct worker *worker, const struct err *err)
     } else if (strcmp(err->sqlstate, "55P03") == 0) {
         worker->state = WORKER_LOOKING;
         store_locked(worker->pg, &worker->docs, on_looked, worker);
-    } else if (err->class == ERR_TRANSIENT && strcmp(err->sqlstate, "57014") != 0) {
+    } else if (err->class == ERR_TRANSIENT && !is_timeout(err)) {
         requeue_all(worker);
         dispatch_back_off(worker->dispatch, err);
     } else {
-        on_data_error(worker); /* 57014: fold_timeout has stopped a runaway */
+        on_data_error(worker);
     }
 }
 
@@ -454,6 +466,24 @@ static void on_unchanged(struct worker *worker, struct doc *doc)
     park(worker->dispatch, doc, doc_chunk(doc)[0], &err);
 }
 
+/* R28: a document that is ahead of the log would swallow what is acknowledged from now on. */
+static bool is_ahead(struct worker *worker, const PGresult *result)
+{
+    for (int i = 0; i < store_row_count(result); i++) {
+        struct store_version_row row = store_version_row(result, i);
+        if (row.version <= worker->dispatch->head)
+            continue;
+        struct err err;
+        err_set(&err, ERR_FATAL,
+                "the document of operation %lld has version %lld, ahead of the log (%lld): two "
+                "states of this database were mixed by a restore; SELECT foldd.repair() mends it",
+                (long long)row.seq, (long long)row.version, (long long)worker->dispatch->head);
+        worker->dispatch->events.on_fatal(worker->dispatch->events.arg, &err);
+        return true;
+    }
+    return false;
+}
+
 static void on_checked(void *arg, const PGresult *result, const struct err *err)
 {
     struct worker *worker = arg;
@@ -462,6 +492,8 @@ static void on_checked(void *arg, const PGresult *result, const struct err *err)
         trouble(worker, err);
         return;
     }
+    if (is_ahead(worker, result))
+        return;
     size_t count = worker->doc_count;
     struct doc **sorted = sort_docs(worker);
     for (int i = 0; i < store_row_count(result); i++) {
@@ -526,10 +558,18 @@ static void send_retry(struct worker *worker)
 
 void worker_retry(struct worker *worker, struct doc *doc)
 {
+    worker->dispatch->retries++;
     docs_retry(worker->dispatch->docs, doc, worker->dispatch->taken);
     worker->state = WORKER_RETRYING;
     worker->retry = doc;
     send_retry(worker);
+}
+
+static void end_retry(struct worker *worker)
+{
+    worker->retry = NULL;
+    worker->state = WORKER_FREE;
+    worker->dispatch->retries--;
 }
 
 static void retry_failed(struct worker *worker, const struct err *err)
@@ -540,13 +580,12 @@ static void retry_failed(struct worker *worker, const struct err *err)
         return;
     }
     bool lock = strcmp(err->sqlstate, "55P03") == 0;
-    if (!lock && err->class != ERR_TRANSIENT && doc->op_cap != 1) {
+    if (!lock && (err->class != ERR_TRANSIENT || is_timeout(err)) && doc->op_cap != 1) {
         doc->op_cap = 1; /* the operations before the culprit shall fold */
         send_retry(worker);
         return;
     }
-    worker->retry = NULL;
-    worker->state = WORKER_FREE;
+    end_retry(worker);
     park(worker->dispatch, doc, doc->parked_seq, err);
 }
 
@@ -568,7 +607,6 @@ static void on_retried(void *arg, const PGresult *result, const struct err *err)
         return;
     }
     log_info("unparked", "version=%lld attempts=%u", (long long)row.version, doc->attempts);
-    worker->retry = NULL;
-    worker->state = WORKER_FREE;
+    end_retry(worker);
     docs_unpark(worker->dispatch->docs, doc);
 }
