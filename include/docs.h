@@ -26,6 +26,7 @@
 #include <sys/queue.h>
 
 #include "hash.h"
+#include "heap.h"
 #include "scan.h"
 
 enum doc_state { DOC_QUEUED, DOC_RUNNING, DOC_ASIDE, DOC_PARKED, DOC_RETRYING };
@@ -34,7 +35,8 @@ enum { DOC_INLINE_SEQS = 2 };
 
 struct doc {
     UT_hash_handle hh;
-    TAILQ_ENTRY(doc) link; /* in the list of its state */
+    TAILQ_ENTRY(doc) link; /* in the queue, or in a worker's list */
+    struct heap_node due;  /* aside, parked: by due_ms */
     enum doc_state state;
     unsigned failures;   /* of this task in a row */
     size_t cap;          /* documents that may share its next statement; 0: no limit */

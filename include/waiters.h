@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "heap.h"
 #include "scan.h"
 
 struct slot;
@@ -30,7 +31,7 @@ struct wait {
     TAILQ_ENTRY(wait) link; /* in its topic or in a list of barriers */
     struct topic *topic;
     TAILQ_ENTRY(wait) future_link; /* the owner's own list */
-    size_t heap_at;
+    struct heap_node deadline;
     enum wait_kind kind;
     struct slot *slot; /* borrowed: where the answer goes */
     int64_t number;    /* the operation's seq (0: not known), a barrier's ticket or its seq */

@@ -113,7 +113,7 @@ bool ctl_client_call(struct ctl_client *client, const char *line, size_t len,
     return read_line(client, &raw, err) && ctl_reply_init(reply, raw, err);
 }
 
-static int show_error(const struct ctl *ctl, const struct ctl_reply *reply)
+int ctl_show_error(const struct ctl *ctl, const struct ctl_reply *reply)
 {
     struct buf text = {0};
     ctl_reply_add_error(reply, &text);
@@ -135,7 +135,7 @@ int ctl_request(const struct ctl *ctl, struct buf *line, ctl_show_fn show)
         !ctl_client_call(&client, line->data, line->len, &reply, &err))
         ctl_fail(code, "%s", err.message);
     else
-        code = reply.ok ? show(ctl, &reply) : show_error(ctl, &reply);
+        code = reply.ok ? show(ctl, &reply) : ctl_show_error(ctl, &reply);
     ctl_reply_fini(&reply);
     ctl_client_close(&client);
     buf_fini(line);

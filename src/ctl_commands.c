@@ -51,6 +51,32 @@ static const struct command commands[] = {
      "Prints one line for each key of the reply.\n"},
     {"ping", ctl_ping, 0, 0, "", "", "see whether foldd answers",
      "Prints pong with the server's and the protocol's version.\n"},
+    {"parked", ctl_parked, 0, 0, "", "", "list the documents that cannot be folded",
+     "Prints a table, or nothing when there are none: the operation that does not fold, how often\n"
+     "it was tried, when it is tried again, and what PostgreSQL said.\n"},
+    {"retry", ctl_retry, 0, 1, " collection all ", "[-c COLLECTION] DOCUMENT | --all",
+     "fold parked documents now",
+     "Does not wait for the fold. Prints how many documents are tried; exit code 1 when DOCUMENT\n"
+     "is not parked.\n"
+     "\n"
+     "  -c, --collection NAME   collection of the document (\"default\")\n"
+     "  --all                   all that are parked\n"},
+    {"skip", ctl_skip, 3, 3, " collection ", "[-c COLLECTION] DOCUMENT SEQ REASON",
+     "leave an operation of a parked document out of every fold",
+     "For good: there is no way back. REASON is kept in foldd.skipped. The document is then tried\n"
+     "at once.\n"
+     "\n"
+     "  -c, --collection NAME   collection of the document (\"default\")\n"},
+    {"pause", ctl_pause, 1, 2, "", "ingest|folding [REASON]", "stop storing or folding operations",
+     "Until resumed, also over restarts. While ingest is paused, operations wait and are answered\n"
+     "unavailable after db_timeout. REASON is kept in foldd.pauses.\n"},
+    {"resume", ctl_resume, 1, 1, "", "ingest|folding", "go on after a pause or a drain",
+     "A drain is ended by resume ingest.\n"},
+    {"drain", ctl_drain, 0, 1, " timeout ", "[REASON] [--timeout MS]",
+     "stop storing operations, and wait until what is stored is folded",
+     "A pause of ingest, and a wait. When the time is over (exit code 1), ingest stays paused.\n"
+     "\n"
+     "  --timeout MS            how long to wait (30000)\n"},
     {"export", ctl_export, 0, 0, " from to ", "[--from SEQ] [--to SEQ]",
      "print the log as lines that import takes",
      "Reads the database directly, in order of seq, up to what is committed when it starts.\n"

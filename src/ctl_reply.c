@@ -74,15 +74,18 @@ bool ctl_reply_is_success(const struct ctl_reply *reply)
            (*outcome == '\0' || strcmp(outcome, "folded") == 0 || strcmp(outcome, "ignored") == 0);
 }
 
-/* A string that needs no quotes is shown without them; everything else as foldd wrote it, so that
- * control characters stay escaped and numbers exact. */
-static void print_value(struct span value)
+struct span ctl_plain_value(struct span value)
 {
     bool plain = value.len > 2 && value.data[0] == '"' &&
                  memchr(value.data, '\\', value.len) == NULL &&
                  memchr(value.data, ' ', value.len) == NULL;
-    size_t cut = plain ? 1 : 0;
-    fwrite(value.data + cut, 1, value.len - 2 * cut, stdout);
+    return plain ? (struct span){value.data + 1, value.len - 2} : value;
+}
+
+static void print_value(struct span value)
+{
+    struct span plain = ctl_plain_value(value);
+    fwrite(plain.data, 1, plain.len, stdout);
 }
 
 static void print_raw(const struct ctl_reply *reply)

@@ -2,6 +2,8 @@
 /* The commands that are one request and one reply. */
 #include "ctl.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct buf begin_request(const char *name)
@@ -52,6 +54,31 @@ static int show_outcome(const struct ctl *ctl, const struct ctl_reply *reply)
     return ctl_reply_is_success(reply) ? CTL_OK : CTL_REFUSED;
 }
 
+/* The word of each request that answers with little more than ok. */
+static int show_retried(const struct ctl *ctl, const struct ctl_reply *reply)
+{
+    ctl_reply_print_line(ctl, reply, "due");
+    return CTL_OK;
+}
+
+static int show_skipped(const struct ctl *ctl, const struct ctl_reply *reply)
+{
+    ctl_reply_print_line(ctl, reply, "skipped");
+    return CTL_OK;
+}
+
+static int show_paused(const struct ctl *ctl, const struct ctl_reply *reply)
+{
+    ctl_reply_print_line(ctl, reply, "paused");
+    return CTL_OK;
+}
+
+static int show_resumed(const struct ctl *ctl, const struct ctl_reply *reply)
+{
+    ctl_reply_print_line(ctl, reply, "resumed");
+    return CTL_OK;
+}
+
 int ctl_ping(const struct ctl *ctl)
 {
     struct buf line = begin_request("ping");
@@ -100,6 +127,63 @@ int ctl_await(const struct ctl *ctl)
     ctl_add_text_member(&line, "document", document);
     ctl_add_text_member(&line, "id", ctl->id);
     ctl_add_int_member(&line, "seq", ctl->seq);
+    ctl_add_int_member(&line, "timeout_ms", ctl->timeout_ms);
+    return finish_request(ctl, &line, show_outcome);
+}
+
+int ctl_retry(const struct ctl *ctl)
+{
+    if (ctl->all == (ctl->arg_count > 0))
+        return ctl_fail(CTL_USAGE, "retry needs one of DOCUMENT and --all");
+    if (ctl->all && ctl->collection != NULL)
+        return ctl_fail(CTL_USAGE, "retry --all takes no --collection");
+    struct buf line = begin_request("retry");
+    ctl_add_text_member(&line, "collection", ctl->collection);
+    ctl_add_text_member(&line, "document", ctl->args[0]);
+    return finish_request(ctl, &line, show_retried);
+}
+
+/* -1 when the text is no number that could be a seq. */
+static int64_t parse_seq(const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    long long seq = strtoll(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0' && seq > 0 ? seq : -1;
+}
+
+int ctl_skip(const struct ctl *ctl)
+{
+    int64_t seq = parse_seq(ctl->args[1]);
+    if (seq < 0)
+        return ctl_fail(CTL_USAGE, "SEQ is not an operation's number: %s", ctl->args[1]);
+    struct buf line = begin_request("skip");
+    ctl_add_text_member(&line, "collection", ctl->collection);
+    ctl_add_text_member(&line, "document", ctl->args[0]);
+    ctl_add_int_member(&line, "seq", seq);
+    ctl_add_text_member(&line, "reason", ctl->args[2]);
+    return finish_request(ctl, &line, show_skipped);
+}
+
+int ctl_pause(const struct ctl *ctl)
+{
+    struct buf line = begin_request("pause");
+    ctl_add_text_member(&line, "what", ctl->args[0]);
+    ctl_add_text_member(&line, "reason", ctl->args[1]);
+    return finish_request(ctl, &line, show_paused);
+}
+
+int ctl_resume(const struct ctl *ctl)
+{
+    struct buf line = begin_request("resume");
+    ctl_add_text_member(&line, "what", ctl->args[0]);
+    return finish_request(ctl, &line, show_resumed);
+}
+
+int ctl_drain(const struct ctl *ctl)
+{
+    struct buf line = begin_request("drain");
+    ctl_add_text_member(&line, "reason", ctl->args[0]);
     ctl_add_int_member(&line, "timeout_ms", ctl->timeout_ms);
     return finish_request(ctl, &line, show_outcome);
 }

@@ -11,8 +11,8 @@ struct docs {
     struct docs_limits limits;
     struct doc *table;
     struct doc_list queue;
-    struct doc_list aside;  /* by due_ms */
-    struct doc_list parked; /* by due_ms */
+    struct heap aside;
+    struct heap parked;
     struct docs_counts counts;
 };
 
@@ -21,8 +21,6 @@ struct docs *docs_new(const struct docs_limits *limits)
     struct docs *docs = mem_zalloc(sizeof(*docs));
     docs->limits = *limits;
     TAILQ_INIT(&docs->queue);
-    TAILQ_INIT(&docs->aside);
-    TAILQ_INIT(&docs->parked);
     return docs;
 }
 
@@ -40,6 +38,8 @@ void docs_free(struct docs *docs)
         return;
     while (docs->table != NULL)
         doc_free(docs, docs->table);
+    heap_fini(&docs->aside);
+    heap_fini(&docs->parked);
     free(docs);
 }
 
@@ -129,11 +129,11 @@ static void leave(struct docs *docs, struct doc *doc)
         docs->counts.queued--;
         break;
     case DOC_ASIDE:
-        TAILQ_REMOVE(&docs->aside, doc, link);
+        heap_remove(&docs->aside, &doc->due);
         docs->counts.aside--;
         break;
     case DOC_PARKED:
-        TAILQ_REMOVE(&docs->parked, doc, link);
+        heap_remove(&docs->parked, &doc->due);
         docs->counts.parked--;
         break;
     case DOC_RUNNING:
@@ -151,15 +151,10 @@ static void to_queue(struct docs *docs, struct doc *doc)
     TAILQ_INSERT_TAIL(&docs->queue, doc, link);
 }
 
-static void insert_by_due(struct doc_list *list, struct doc *doc)
+static struct doc *first_due(const struct heap *heap)
 {
-    struct doc *before = TAILQ_LAST(list, doc_list);
-    while (before != NULL && before->due_ms > doc->due_ms)
-        before = TAILQ_PREV(before, doc_list, link);
-    if (before == NULL)
-        TAILQ_INSERT_HEAD(list, doc, link);
-    else
-        TAILQ_INSERT_AFTER(list, before, doc, link);
+    struct heap_node *node = heap_first(heap);
+    return node == NULL ? NULL : CONTAINER_OF(node, struct doc, due);
 }
 
 bool docs_add(struct docs *docs, struct span key, int64_t seq)
@@ -278,14 +273,22 @@ static bool goes_to_parked(struct docs *docs, struct doc *doc)
     return doc->pinned;
 }
 
+/* Given: the nodes as they are now, since what is done with them moves others. */
+static struct heap_node **snapshot(const struct heap *heap)
+{
+    struct heap_node **nodes = mem_alloc(heap->count * sizeof(struct heap_node *));
+    for (size_t i = 0; i < heap->count; i++)
+        nodes[i] = heap->nodes[i];
+    return nodes;
+}
+
 void docs_each_aside(struct docs *docs, void (*fn)(void *arg, struct doc *doc), void *arg)
 {
-    struct doc *doc;
-    struct doc *next;
-    for (doc = TAILQ_FIRST(&docs->aside); doc != NULL; doc = next) {
-        next = TAILQ_NEXT(doc, link);
-        fn(arg, doc);
-    }
+    size_t count = docs->aside.count;
+    struct heap_node **nodes = snapshot(&docs->aside);
+    for (size_t i = 0; i < count; i++)
+        fn(arg, CONTAINER_OF(nodes[i], struct doc, due));
+    free(nodes);
 }
 
 void docs_done(struct docs *docs, struct doc *doc, size_t count)
@@ -354,7 +357,7 @@ void docs_set_aside(struct docs *docs, struct doc *doc, int64_t due_ms)
     doc->chunk = 0;
     doc->due_ms = due_ms;
     enter(docs, doc, DOC_ASIDE);
-    insert_by_due(&docs->aside, doc);
+    heap_add(&docs->aside, &doc->due, doc->due_ms);
 }
 
 void docs_park(struct docs *docs, struct doc *doc, int64_t due_ms, unsigned attempts)
@@ -370,23 +373,24 @@ void docs_park(struct docs *docs, struct doc *doc, int64_t due_ms, unsigned atte
     doc->due_ms = due_ms;
     doc->attempts = attempts;
     enter(docs, doc, DOC_PARKED);
-    insert_by_due(&docs->parked, doc);
+    heap_add(&docs->parked, &doc->due, doc->due_ms);
 }
 
 void docs_hurry(struct docs *docs, struct doc *doc)
 {
     if (doc->state != DOC_PARKED)
         return;
-    TAILQ_REMOVE(&docs->parked, doc, link);
     doc->due_ms = 0;
-    insert_by_due(&docs->parked, doc);
+    heap_move(&docs->parked, &doc->due, 0);
 }
 
 void docs_hurry_all(struct docs *docs)
 {
-    struct doc *doc;
-    TAILQ_FOREACH(doc, &docs->parked, link)
-        doc->due_ms = 0;
+    size_t count = docs->parked.count;
+    struct heap_node **nodes = snapshot(&docs->parked);
+    for (size_t i = 0; i < count; i++)
+        docs_hurry(docs, CONTAINER_OF(nodes[i], struct doc, due));
+    free(nodes);
 }
 
 struct doc *docs_add_parked(struct docs *docs, struct span key, int64_t due_ms, unsigned attempts)
@@ -397,7 +401,7 @@ struct doc *docs_add_parked(struct docs *docs, struct span key, int64_t due_ms, 
     doc->due_ms = due_ms;
     doc->attempts = attempts;
     enter(docs, doc, DOC_PARKED);
-    insert_by_due(&docs->parked, doc);
+    heap_add(&docs->parked, &doc->due, doc->due_ms);
     return doc;
 }
 
@@ -424,7 +428,7 @@ size_t docs_wake(struct docs *docs, int64_t now_ms)
 {
     size_t count = 0;
     struct doc *doc;
-    while ((doc = TAILQ_FIRST(&docs->aside)) != NULL && doc->due_ms <= now_ms) {
+    while ((doc = first_due(&docs->aside)) != NULL && doc->due_ms <= now_ms) {
         leave(docs, doc);
         to_queue(docs, doc);
         count++;
@@ -434,18 +438,18 @@ size_t docs_wake(struct docs *docs, int64_t now_ms)
 
 struct doc *docs_next_parked(struct docs *docs)
 {
-    return TAILQ_FIRST(&docs->parked);
+    return first_due(&docs->parked);
 }
 
 int64_t docs_next_aside_due(const struct docs *docs)
 {
-    const struct doc *aside = TAILQ_FIRST(&docs->aside);
+    const struct doc *aside = first_due(&docs->aside);
     return aside == NULL ? -1 : aside->due_ms;
 }
 
 int64_t docs_next_due(const struct docs *docs)
 {
-    const struct doc *parked = TAILQ_FIRST(&docs->parked);
+    const struct doc *parked = first_due(&docs->parked);
     int64_t aside_ms = docs_next_aside_due(docs);
     if (parked == NULL)
         return aside_ms;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "version.h"
+
 enum { DEFAULT_RECONNECT_S = 30, MAX_RECONNECT_S = 86400 };
 
 /* What getopt_long returns for the options that have no letter. */
@@ -26,6 +28,7 @@ enum option_char {
     OPT_TIMEOUT,
     OPT_FROM,
     OPT_TO,
+    OPT_ALL,
 };
 
 static const struct option long_options[] = {
@@ -45,6 +48,7 @@ static const struct option long_options[] = {
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
     {"from", required_argument, NULL, OPT_FROM},
     {"to", required_argument, NULL, OPT_TO},
+    {"all", no_argument, NULL, OPT_ALL},
     {NULL, 0, NULL, 0},
 };
 
@@ -131,6 +135,9 @@ static void take_own_option(struct parse *parse, int option)
         break;
     case OPT_WAIT:
         ctl->wait = true;
+        break;
+    case OPT_ALL:
+        ctl->all = true;
         break;
     case OPT_RECONNECT:
         take_number(parse, "--reconnect", MAX_RECONNECT_S, &ctl->reconnect_s);
@@ -227,7 +234,7 @@ static void check_line(struct parse *parse)
 static int run_command(struct parse *parse)
 {
     if (parse->version) {
-        puts("foldctl " CTL_VERSION);
+        puts("foldctl " FOLDD_VERSION);
         return CTL_OK;
     }
     if (!parse->failed && parse->help) {

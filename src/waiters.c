@@ -23,9 +23,7 @@ struct waiters {
     struct topic *topics;
     struct wait_list tickets;
     struct wait_list cursors;
-    struct wait **heap; /* by deadline_ms, a binary heap */
-    size_t heap_count;
-    size_t heap_room;
+    struct heap deadlines;
 };
 
 struct waiters *waiters_new(void)
@@ -36,42 +34,20 @@ struct waiters *waiters_new(void)
     return waiters;
 }
 
+static struct wait *by_deadline(struct heap_node *node)
+{
+    return node == NULL ? NULL : CONTAINER_OF(node, struct wait, deadline);
+}
+
 void waiters_free(struct waiters *waiters)
 {
     if (waiters == NULL)
         return;
-    while (waiters->heap_count > 0)
-        waiters_remove(waiters, waiters->heap[0]);
-    free(waiters->heap);
+    struct wait *wait;
+    while ((wait = waiters_next_deadline(waiters)) != NULL)
+        waiters_remove(waiters, wait);
+    heap_fini(&waiters->deadlines);
     free(waiters);
-}
-
-static void heap_put(struct waiters *waiters, size_t at, struct wait *wait)
-{
-    waiters->heap[at] = wait;
-    wait->heap_at = at;
-}
-
-static void heap_up(struct waiters *waiters, size_t at, struct wait *wait)
-{
-    while (at > 0 && waiters->heap[(at - 1) / 2]->deadline_ms > wait->deadline_ms) {
-        heap_put(waiters, at, waiters->heap[(at - 1) / 2]);
-        at = (at - 1) / 2;
-    }
-    heap_put(waiters, at, wait);
-}
-
-static void heap_down(struct waiters *waiters, size_t at, struct wait *wait)
-{
-    for (size_t child; (child = 2 * at + 1) < waiters->heap_count; at = child) {
-        if (child + 1 < waiters->heap_count &&
-            waiters->heap[child + 1]->deadline_ms < waiters->heap[child]->deadline_ms)
-            child++;
-        if (waiters->heap[child]->deadline_ms >= wait->deadline_ms)
-            break;
-        heap_put(waiters, at, waiters->heap[child]);
-    }
-    heap_put(waiters, at, wait);
 }
 
 struct wait *waiters_add(struct waiters *waiters, enum wait_kind kind, int64_t deadline_ms)
@@ -79,21 +55,8 @@ struct wait *waiters_add(struct waiters *waiters, enum wait_kind kind, int64_t d
     struct wait *wait = mem_zalloc(sizeof(*wait));
     wait->kind = kind;
     wait->deadline_ms = deadline_ms;
-    if (waiters->heap_count == waiters->heap_room) {
-        waiters->heap_room = waiters->heap_room == 0 ? 16 : waiters->heap_room * 2;
-        waiters->heap = mem_resize(waiters->heap, waiters->heap_room, sizeof(waiters->heap[0]));
-    }
-    heap_up(waiters, waiters->heap_count++, wait);
+    heap_add(&waiters->deadlines, &wait->deadline, deadline_ms);
     return wait;
-}
-
-static void heap_remove(struct waiters *waiters, size_t at)
-{
-    struct wait *last = waiters->heap[--waiters->heap_count];
-    if (at == waiters->heap_count)
-        return;
-    heap_down(waiters, at, last);
-    heap_up(waiters, last->heap_at, last);
 }
 
 static struct wait_list *barriers(struct waiters *waiters, enum wait_kind kind)
@@ -123,7 +86,7 @@ void waiters_unfile(struct waiters *waiters, struct wait *wait)
 void waiters_detach(struct waiters *waiters, struct wait *wait)
 {
     waiters_unfile(waiters, wait);
-    heap_remove(waiters, wait->heap_at);
+    heap_remove(&waiters->deadlines, &wait->deadline);
 }
 
 void waiters_remove(struct waiters *waiters, struct wait *wait)
@@ -217,20 +180,19 @@ struct wait *waiters_next_barrier(struct waiters *waiters, enum wait_kind kind, 
 
 struct wait *waiters_next_deadline(struct waiters *waiters)
 {
-    return waiters->heap_count == 0 ? NULL : waiters->heap[0];
+    return by_deadline(heap_first(&waiters->deadlines));
 }
 
 struct wait *waiters_get(struct waiters *waiters, size_t index)
 {
-    assert(index < waiters->heap_count);
-    return waiters->heap[index];
+    assert(index < waiters->deadlines.count);
+    return by_deadline(waiters->deadlines.nodes[index]);
 }
 
 void waiters_postpone(struct waiters *waiters, struct wait *wait, int64_t deadline_ms)
 {
     wait->deadline_ms = deadline_ms;
-    heap_down(waiters, wait->heap_at, wait);
-    heap_up(waiters, wait->heap_at, wait);
+    heap_move(&waiters->deadlines, &wait->deadline, deadline_ms);
 }
 
 bool waiters_any(const struct waiters *waiters)
@@ -240,5 +202,5 @@ bool waiters_any(const struct waiters *waiters)
 
 size_t waiters_count(const struct waiters *waiters)
 {
-    return waiters->heap_count;
+    return waiters->deadlines.count;
 }

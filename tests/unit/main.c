@@ -5,8 +5,9 @@
 #include <stdlib.h>
 
 static Suite *(*const suites[])(void) = {
-    base_suite, batch_suite, config_suite, docs_suite, emit_suite,    hash_suite,      line_suite,
-    op_suite,   proto_suite, retry_suite,  scan_suite, waiters_suite, watermark_suite,
+    base_suite,  batch_suite, config_suite, corpus_suite,  docs_suite,
+    emit_suite,  hash_suite,  heap_suite,   line_suite,    op_suite,
+    proto_suite, retry_suite, scan_suite,   waiters_suite, watermark_suite,
 };
 
 int main(void)

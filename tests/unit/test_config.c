@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "buf.h"
@@ -349,6 +351,73 @@ START_TEST(refused_text_leaves_the_rest_as_it_was)
 }
 END_TEST
 
+/* Given: the sample configuration. */
+static char *sample_text(void)
+{
+    struct buf text = {0};
+    char block[4096];
+    FILE *file = fopen("config/foldd.conf", "re");
+    ck_assert_msg(file != NULL, "config/foldd.conf cannot be read");
+    for (size_t got; (got = fread(block, 1, sizeof(block), file)) > 0;)
+        buf_add(&text, block, got);
+    fclose(file);
+    buf_cstr(&text);
+    return buf_take(&text);
+}
+
+/* Whether the line is the option's, commented out with its default. */
+static bool is_sample_of(const char *line, const struct config_option *option)
+{
+    char *expected = mem_printf("; %s = %s", option->key, option->standard);
+    bool same = strcmp(line, expected) == 0;
+    free(expected);
+    return same;
+}
+
+START_TEST(sample_has_every_option_and_nothing_else)
+{
+    char *text = sample_text();
+    char *rest = text;
+    const struct config_option *option = config_options;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        if (*line == '\0' || *line == '#')
+            continue;
+        ck_assert_msg(option->key != NULL, "one too many: %s", line);
+        ck_assert_msg(is_sample_of(line, option), "%s in the place of %s = %s", line, option->key,
+                      option->standard);
+        option++;
+    }
+    ck_assert_msg(option->key == NULL, "%s is missing", option->key);
+    free(text);
+}
+END_TEST
+
+START_TEST(sample_explains_each_option_in_the_words_of_help)
+{
+    char *text = sample_text();
+    for (const struct config_option *option = config_options; option->key != NULL; option++) {
+        char *entry =
+            mem_printf("\n# %s\n; %s = %s\n", option->text, option->key, option->standard);
+        ck_assert_msg(strstr(text, entry) != NULL, "no %s", entry);
+        free(entry);
+    }
+    free(text);
+}
+END_TEST
+
+START_TEST(sample_changes_nothing)
+{
+    char *text = sample_text();
+    struct config config;
+    struct err err = {0};
+    config_init(&config);
+    ck_assert_msg(config_parse(&config, text, &err), "%s", err.message);
+    ck_assert_str_eq(config.socket, "/run/foldd/foldd.sock");
+    config_fini(&config);
+    free(text);
+}
+END_TEST
+
 Suite *config_suite(void)
 {
     Suite *suite = suite_create("config");
@@ -369,6 +438,9 @@ Suite *config_suite(void)
     tcase_add_test(tcase, a_line_has_at_most_198_bytes);
     tcase_add_test(tcase, an_indented_line_does_not_replace_the_one_above);
     tcase_add_test(tcase, refused_text_leaves_the_rest_as_it_was);
+    tcase_add_test(tcase, sample_has_every_option_and_nothing_else);
+    tcase_add_test(tcase, sample_explains_each_option_in_the_words_of_help);
+    tcase_add_test(tcase, sample_changes_nothing);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -15,9 +15,11 @@
 Suite *base_suite(void);
 Suite *batch_suite(void);
 Suite *config_suite(void);
+Suite *corpus_suite(void);
 Suite *docs_suite(void);
 Suite *emit_suite(void);
 Suite *hash_suite(void);
+Suite *heap_suite(void);
 Suite *line_suite(void);
 Suite *op_suite(void);
 Suite *proto_suite(void);
