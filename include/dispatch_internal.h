@@ -65,7 +65,7 @@ struct dispatch {
     bool stopping;
     bool full;             /* the window has no room for a page */
     unsigned fails;        /* pauses in a row */
-    unsigned fails_in_row; /* statements that failed since one succeeded */
+    unsigned fails_in_row; /* documents that failed alone since one folded */
     uint64_t folds_ok;
     uint64_t tasks_before; /* of earlier terms */
 };

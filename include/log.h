@@ -4,7 +4,8 @@
  * (sd-daemon(3)) when stderr is the journal.
  *
  * A line that equals the one before it is counted instead of printed; the count comes out with the
- * next different line. Lines carry ids (conn= doc= seq= batch= attempt=), never payloads.
+ * next different line. Of one event at most 20 lines in 10 seconds are printed, the rest is
+ * counted. Lines carry ids (conn= doc= seq= batch= attempt=), never payloads.
  */
 #ifndef FOLDD_LOG_H
 #define FOLDD_LOG_H

@@ -20,6 +20,7 @@ enum {
     READ_BYTES = 64 * 1024,   /* per connection and turn: nobody starves the others */
     SLOT_CHARGE = 512,        /* what a slot weighs besides its text */
     TRIM_BYTES = 1024 * 1024, /* a connection that held as much gives memory back to the system */
+    LINES_PER_TURN = 256,     /* the same for requests that are cheap to send and dear to answer */
     HANGUP_CHECK_S = 1,
     PEER_GROUPS_MAX = 1024,
     SCARCE_PENDING = 64 * 1024, /* what one connection may have under way when memory is scarce */
@@ -44,6 +45,7 @@ struct client {
     size_t counted; /* its part of clients->load */
     int64_t lines;
     bool dirty;
+    bool more;    /* lines are left that the others' turns come before */
     bool paused;  /* full: not read until half empty */
     bool eof;     /* the peer sends no more */
     bool closing; /* reads no more: close when everything is sent */
@@ -236,7 +238,12 @@ static void take_lines(struct client *client)
 {
     enum line_status status = LINE_READY;
     struct span line;
-    while (status == LINE_READY && client->no_room == NULL && !client->closing) {
+    for (int lines = 0; status == LINE_READY && client->no_room == NULL && !client->closing;
+         lines++) {
+        if (lines == LINES_PER_TURN) {
+            client->more = true;
+            break;
+        }
         if (load(client) >= limit(client->clients)) {
             client->paused = true;
             break;
@@ -253,6 +260,8 @@ static void take_lines(struct client *client)
         client->closing = client->no_room == NULL;
     }
     set_reading(client);
+    if (client->more)
+        event_active(client->read_event, EV_READ, 0);
     mark_dirty(client);
 }
 
@@ -260,6 +269,11 @@ static void on_client_read(evutil_socket_t fd, short what, void *arg)
 {
     struct client *client = arg;
     (void)what;
+    if (client->more) {
+        client->more = false;
+        take_lines(client);
+        return;
+    }
     size_t room;
     char *space = line_space(&client->input, READ_BYTES, &room);
     ssize_t count = read(fd, space, room);

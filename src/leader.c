@@ -18,7 +18,7 @@
 
 enum {
     RETRY_BASE_MS = 50,
-    RETRY_CAP_MS = 5000,
+    RETRY_CAP_MS = 500,
     STANDBY_LOOK_MS = 500,
     LOCK_LOOK_MS = 100,
     LOCK_LOOKS = 10,

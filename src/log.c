@@ -9,7 +9,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 2048, TEXT_MAX_BYTES = 400, TEXT_SLOTS = 4 };
+#include "clock.h"
+
+enum {
+    LINE_MAX_BYTES = 2048,
+    TEXT_MAX_BYTES = 400,
+    TEXT_SLOTS = 4,
+    RATE_EVENTS = 64, /* kinds of events that are counted */
+    RATE_LINES = 20,  /* of one kind in a row of RATE_MS */
+    RATE_MS = 10000,
+};
 
 static enum log_level max_level = LOG_LEVEL_INFO;
 static char last_line[LINE_MAX_BYTES];
@@ -43,6 +52,46 @@ static void put(enum log_level level, const char *line)
         return;
 }
 
+/* A thousand documents that fail are a thousand events of one kind: after RATE_LINES the rest is
+ * counted, and the count comes with the first line after RATE_MS. */
+struct rate {
+    const char *event; /* a literal of the caller's: compared by its text */
+    int64_t since_ms;
+    unsigned lines;
+    unsigned dropped;
+};
+
+static struct rate rates[RATE_EVENTS];
+
+static struct rate *find_rate(const char *event)
+{
+    size_t i = 0;
+    while (i < RATE_EVENTS - 1 && rates[i].event != NULL && strcmp(rates[i].event, event) != 0)
+        i++;
+    rates[i].event = event;
+    return &rates[i];
+}
+
+static bool is_too_much(const char *event)
+{
+    struct rate *rate = find_rate(event);
+    int64_t now_ms = clock_mono_ms();
+    if (rate->lines == 0 || now_ms - rate->since_ms >= RATE_MS) {
+        if (rate->dropped > 0) {
+            char note[128];
+            snprintf(note, sizeof(note), "event=more of=%s times=%u", event, rate->dropped);
+            put(LOG_LEVEL_INFO, note);
+        }
+        *rate = (struct rate){.event = event, .since_ms = now_ms};
+    }
+    if (rate->lines < RATE_LINES) {
+        rate->lines++;
+        return false;
+    }
+    rate->dropped++;
+    return true;
+}
+
 void log_write(enum log_level level, const char *event, const char *format, ...)
 {
     if (level > max_level)
@@ -57,6 +106,8 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
         repeats++;
         return;
     }
+    if (is_too_much(event))
+        return;
     if (repeats > 0) {
         char note[64];
         snprintf(note, sizeof(note), "event=repeated times=%u", repeats);

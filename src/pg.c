@@ -47,6 +47,7 @@ struct pg {
     PGconn *conn;
     struct event *read_event;
     struct event *write_event;
+    struct event *lost_event; /* pending: the loss will be told in the next pass of the loop */
     struct conninfo *conninfo;
     struct evdns_getaddrinfo_request *lookup;
     STAILQ_HEAD(, request) queue; /* the first one is under way while sent is true */
@@ -76,8 +77,11 @@ static void drop_events(struct pg *pg)
         event_free(pg->read_event);
     if (pg->write_event != NULL)
         event_free(pg->write_event);
+    if (pg->lost_event != NULL)
+        event_free(pg->lost_event);
     pg->read_event = NULL;
     pg->write_event = NULL;
+    pg->lost_event = NULL;
 }
 
 static void request_free(struct request *request)
@@ -231,13 +235,22 @@ static void on_connect(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* Failures that are known at once still come back through the loop, never out of pg_open. */
-static void on_failed_start(evutil_socket_t fd, short what, void *arg)
+static void on_lost_later(evutil_socket_t fd, short what, void *arg)
 {
     struct pg *pg = arg;
     (void)fd;
     (void)what;
     lost_conn(pg);
+}
+
+/* A failure that is found while the owner is calling us comes back through the loop, so that a
+ * submit never ends the term under its caller's feet. */
+static void lose_later(struct pg *pg)
+{
+    if (pg->lost_event != NULL)
+        return;
+    pg->lost_event = event_new(pg->base, -1, 0, on_lost_later, pg);
+    event_active(pg->lost_event, EV_TIMEOUT, 0);
 }
 
 static void connect_now(struct pg *pg)
@@ -250,8 +263,7 @@ static void connect_now(struct pg *pg)
         watch_connect(pg, EV_WRITE);
         return;
     }
-    pg->read_event = event_new(pg->base, -1, 0, on_failed_start, pg);
-    event_active(pg->read_event, EV_TIMEOUT, 0);
+    lose_later(pg);
 }
 
 static void on_lookup(int result, struct evutil_addrinfo *answer, void *arg)
@@ -300,7 +312,7 @@ static void flush(struct pg *pg)
     if (left > 0)
         event_add(pg->write_event, NULL);
     else if (left < 0)
-        lost_conn(pg);
+        lose_later(pg);
 }
 
 static bool is_prepared(const struct pg *pg, const struct pg_statement *statement)
@@ -347,7 +359,7 @@ static void send_next(struct pg *pg)
     else
         sent = send_execute(pg, request);
     if (!sent) {
-        lost_conn(pg);
+        lose_later(pg);
         return;
     }
     pg->sent = true;

@@ -24,8 +24,10 @@ enum {
     ASIDE_CAP_MS = 500,
     PARK_BASE_MS = 1000,
     PARK_CAP_MS = 300000,
-    FAILS_BEFORE_PAUSE = 30, /* statements that failed in a row: then it is the database */
-    STUCK_TURNS = 4,         /* folds that took no effect, before the document is blamed */
+    CROWD_MS = 2, /* more aside for each document that failed alone since one folded */
+    CROWD_CAP_MS = 10000,
+    CROWD_LOG = 30,
+    STUCK_TURNS = 4, /* folds that took no effect, before the document is blamed */
 };
 
 static void on_ready(void *arg, struct pg *pg)
@@ -233,9 +235,13 @@ static void note_failure(struct worker *worker, struct doc *doc)
     doc->ok_at_fail = worker->dispatch->folds_ok;
 }
 
+/* The more documents fail without any that folds, the longer each waits: when all fail alike it is
+ * the database's state, and trying them at full speed would help nobody. */
 static void set_aside(struct worker *worker, struct doc *doc)
 {
     int64_t delay_ms = retry_delay_ms(ASIDE_BASE_MS, ASIDE_CAP_MS, doc->failures, arc4random());
+    int64_t crowd_ms = (int64_t)worker->dispatch->fails_in_row * CROWD_MS;
+    delay_ms += crowd_ms < CROWD_CAP_MS ? crowd_ms : CROWD_CAP_MS;
     docs_set_aside(worker->dispatch->docs, doc, clock_mono_ms() + delay_ms);
 }
 
@@ -309,6 +315,9 @@ static void on_culprit(struct worker *worker)
     struct doc *doc = pop(worker);
     worker->state = WORKER_FREE;
     note_failure(worker, doc);
+    if (++dispatch->fails_in_row == CROWD_LOG)
+        log_warning("nothing_folds", "failures=%u sqlstate=%s error=%s", dispatch->fails_in_row,
+                    worker->err.sqlstate, log_text(worker->err.message));
     bool neighbours_fold = dispatch->folds_ok > doc->ok_at_fail;
     if (doc->failures > 1 && (neighbours_fold || !others_have_work(worker)))
         park(dispatch, doc, doc_chunk(doc)[0], &worker->err);
@@ -318,14 +327,11 @@ static void on_culprit(struct worker *worker)
 
 static void on_data_error(struct worker *worker)
 {
-    struct dispatch *dispatch = worker->dispatch;
     const struct doc *first = TAILQ_FIRST(&worker->docs);
     if (worker->doc_count == 1 && first->chunk == 1)
         on_culprit(worker);
     else
         split_all(worker);
-    if (++dispatch->fails_in_row >= FAILS_BEFORE_PAUSE)
-        dispatch_back_off(dispatch, &worker->err);
 }
 
 static bool is_term_over(const struct err *err)
