@@ -45,6 +45,7 @@ struct ingest_events {
 /* Given. */
 struct ingest *ingest_new(struct event_base *base, const struct ingest_limits *limits,
                           const struct ingest_events *events);
+/* After clients_free: answers that are still owed are dropped. */
 void ingest_free(struct ingest *ingest);
 
 /* Take the operation; its slot gets the answer. False, with nothing changed, when there is no room.

@@ -52,6 +52,23 @@ struct ingest *ingest_new(struct event_base *base, const struct ingest_limits *l
     return ingest;
 }
 
+/* At the end of the process nobody is there any more for the answers. */
+static void abandon(struct op *op)
+{
+    slot_finish(op->slot);
+    op_free(op);
+}
+
+static void abandon_batch(struct batch *batch)
+{
+    struct op *op;
+    while (batch != NULL && (op = TAILQ_FIRST(&batch->ops)) != NULL) {
+        batch_remove(batch, op);
+        abandon(op);
+    }
+    batch_free(batch);
+}
+
 void ingest_free(struct ingest *ingest)
 {
     if (ingest == NULL)
@@ -60,13 +77,13 @@ void ingest_free(struct ingest *ingest)
     struct batch *batch;
     while ((op = TAILQ_FIRST(&ingest->queue)) != NULL) {
         TAILQ_REMOVE(&ingest->queue, op, link);
-        op_free(op);
+        abandon(op);
     }
     while ((batch = TAILQ_FIRST(&ingest->again)) != NULL) {
         TAILQ_REMOVE(&ingest->again, batch, link);
-        batch_free(batch);
+        abandon_batch(batch);
     }
-    batch_free(ingest->flight);
+    abandon_batch(ingest->flight);
     event_free(ingest->timeout);
     free(ingest);
 }

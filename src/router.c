@@ -91,6 +91,7 @@ void router_free(struct router *router)
     struct read *read;
     while ((read = TAILQ_FIRST(&router->reads)) != NULL) {
         TAILQ_REMOVE(&router->reads, read, link);
+        slot_finish(read->slot);
         free(read);
     }
     event_free(router->timer);

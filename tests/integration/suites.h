@@ -16,6 +16,7 @@ Suite *requeue_suite(void);
 Suite *trouble_suite(void);
 Suite *operate_suite(void);
 Suite *restart_suite(void);
+Suite *restored_suite(void);
 Suite *database_suite(void);
 Suite *start_suite(void);
 Suite *standalone_suite(void);
