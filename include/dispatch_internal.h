@@ -70,11 +70,10 @@ struct dispatch {
     uint64_t tasks_before; /* of earlier terms */
 };
 
-enum settle_kind { SETTLE_FOLDED, SETTLE_LOOK };
-
-/* The first count waiting operations of the document are settled. */
-void dispatch_settle(struct dispatch *dispatch, struct doc *doc, size_t count, int64_t version,
-                     enum settle_kind kind);
+/* The first count waiting operations of the document are settled; of the first looked ones,
+ * somebody who waits must look up what became of them. */
+void dispatch_settle(struct dispatch *dispatch, const struct doc *doc, size_t count, size_t looked,
+                     int64_t version);
 void dispatch_fold_succeeded(struct dispatch *dispatch);
 /* Hand out nothing for a while. */
 void dispatch_back_off(struct dispatch *dispatch, const struct err *err);

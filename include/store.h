@@ -105,7 +105,8 @@ struct store_log_row store_log_row(const PGresult *result, int row);
 
 struct store_fold_row {
     int64_t version;
-    bool plain; /* everything was folded: no outcomes */
+    int64_t base; /* what the row contained before: operations up to here were folded earlier */
+    bool plain;   /* everything above base was folded: no outcomes */
 };
 /* Fold the chunks of these documents. */
 void store_fold(struct pg *pg, const struct term *term, const struct doc_list *docs,

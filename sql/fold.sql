@@ -87,7 +87,7 @@ COMMENT ON AGGREGATE foldd.fold_state(jsonb, boolean, bigint, timestamptz, times
 -- in DO UPDATE (R13) lets the result take effect only on the row that was read. Rows are written, and
 -- so locked, in the order of (id, collection) (R17). Outcomes ride with the fold (R18).
 CREATE OR REPLACE FUNCTION foldd.fold(epoch bigint, token text, seqs bigint[])
-    RETURNS TABLE (version bigint, outcomes jsonb)
+    RETURNS TABLE (version bigint, base bigint, outcomes jsonb)
     LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
@@ -122,7 +122,7 @@ BEGIN
             created_at = excluded.created_at, updated_at = excluded.updated_at,
             base = excluded.base, fields = excluded.fields, outcomes = excluded.outcomes
         WHERE d.version = excluded.base AND d.gen = excluded.gen
-        RETURNING d.id, d.collection, d.version, d.outcomes
+        RETURNING d.id, d.collection, d.version, d.base, d.outcomes
     ), noted AS (
         INSERT INTO foldd.outcomes (seq, collection, document, outcome, reason)
         SELECT (entry -> 0)::bigint, folded.collection, folded.id, entry ->> 1, entry ->> 2
@@ -130,8 +130,8 @@ BEGIN
         WHERE folded.outcomes IS NOT NULL
         ON CONFLICT (document, collection, seq) DO NOTHING
     )
-    SELECT folded.version, folded.outcomes FROM folded;
+    SELECT folded.version, folded.base, folded.outcomes FROM folded;
 END
 $$;
 COMMENT ON FUNCTION foldd.fold(bigint, text, bigint[]) IS
-    'For foldd''s workers: folds the operations named by seq; answers the new version of every document that it changed, with what was not plainly folded. A document that is missing from the answer was changed by somebody else or had folded them already.';
+    'For foldd''s workers: folds the operations named by seq; answers the new version of every document that it changed, the one before, and what was not plainly folded. A document that is missing from the answer was changed by somebody else or had folded them already.';

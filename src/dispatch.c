@@ -362,16 +362,16 @@ void dispatch_fold_succeeded(struct dispatch *dispatch)
     dispatch->fails = 0;
 }
 
-void dispatch_settle(struct dispatch *dispatch, struct doc *doc, size_t count, int64_t version,
-                     enum settle_kind kind)
+void dispatch_settle(struct dispatch *dispatch, const struct doc *doc, size_t count, size_t looked,
+                     int64_t version)
 {
     const int64_t *seqs = doc_waiting(doc);
     for (size_t i = 0; i < count; i++) {
         watermark_settle(dispatch->watermark, seqs[i]);
-        if (kind == SETTLE_FOLDED)
-            dispatch->events.on_folded(dispatch->events.arg, seqs[i], version);
-        else
+        if (i < looked)
             dispatch->events.on_changed(dispatch->events.arg, seqs[i]);
+        else
+            dispatch->events.on_folded(dispatch->events.arg, seqs[i], version);
     }
 }
 

@@ -255,7 +255,7 @@ void store_fold(struct pg *pg, const struct term *term, const struct doc_list *d
 {
     static const struct pg_statement statement = {
         .name = "fold",
-        .sql = "SELECT version, outcomes IS NULL FROM foldd.fold($1, $2, $3)",
+        .sql = "SELECT version, base, outcomes IS NULL FROM foldd.fold($1, $2, $3)",
         .param_count = 3,
         .types = {PG_INT8, PG_TEXT, PG_INT8_ARRAY}};
     struct pg_params params = {0};
@@ -272,7 +272,8 @@ void store_fold(struct pg *pg, const struct term *term, const struct doc_list *d
 struct store_fold_row store_fold_row(const PGresult *result, int row)
 {
     return (struct store_fold_row){.version = pg_get_int8(result, row, 0),
-                                   .plain = pg_get_bool(result, row, 1)};
+                                   .base = pg_get_int8(result, row, 1),
+                                   .plain = pg_get_bool(result, row, 2)};
 }
 
 void store_fold_parked(struct pg *pg, const struct term *term, const struct doc *doc,

@@ -394,6 +394,15 @@ static struct doc *find_doc(struct doc **sorted, size_t count, int64_t last_seq)
                                                                                      : NULL;
 }
 
+/* How many of the chunk the row contains already. */
+static size_t covered(const struct doc *doc, int64_t version)
+{
+    size_t count = 0;
+    while (count < doc->chunk && doc_chunk(doc)[count] <= version)
+        count++;
+    return count;
+}
+
 static void on_checked(void *arg, const PGresult *result, const struct err *err);
 
 /* R14: neither done nor failed. */
@@ -432,8 +441,8 @@ static void on_folded(void *arg, const PGresult *result, const struct err *err)
             continue;
         /* A document of the answer is freed only after the search is over. */
         doc->answered = true;
-        dispatch_settle(dispatch, doc, doc->chunk, row.version,
-                        row.plain ? SETTLE_FOLDED : SETTLE_LOOK);
+        dispatch_settle(dispatch, doc, doc->chunk, row.plain ? covered(doc, row.base) : doc->chunk,
+                        row.version);
     }
     for (size_t i = 0; i < count; i++) {
         struct doc *doc = sorted[i];
@@ -446,15 +455,6 @@ static void on_folded(void *arg, const PGresult *result, const struct err *err)
     }
     free(sorted);
     check_missing(worker);
-}
-
-/* How many of the chunk the row contains already. */
-static size_t covered(const struct doc *doc, int64_t version)
-{
-    size_t count = 0;
-    while (count < doc->chunk && doc_chunk(doc)[count] <= version)
-        count++;
-    return count;
 }
 
 static void on_unchanged(struct worker *worker, struct doc *doc)
@@ -517,7 +517,7 @@ static void on_checked(void *arg, const PGresult *result, const struct err *err)
             /* It may be searched for no more, but stays allocated: it has work. */
             continue;
         }
-        dispatch_settle(dispatch, doc, done, row.version, SETTLE_LOOK);
+        dispatch_settle(dispatch, doc, done, done, row.version);
         doc->done = done;
     }
     for (size_t i = 0; i < count; i++) {
@@ -532,7 +532,7 @@ static void on_checked(void *arg, const PGresult *result, const struct err *err)
     while (worker->doc_count > 0) {
         struct doc *doc = pop(worker);
         log_error("operation_gone", "seq=%lld", (long long)doc_chunk(doc)[doc->chunk - 1]);
-        dispatch_settle(dispatch, doc, doc->chunk, 0, SETTLE_LOOK);
+        dispatch_settle(dispatch, doc, doc->chunk, doc->chunk, 0);
         docs_done(dispatch->docs, doc, doc->chunk);
     }
     worker->state = WORKER_FREE;
