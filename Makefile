@@ -129,6 +129,7 @@ $(OUT)/integration: $(INTEG_OBJ) $(OUT)/libfoldd.a
 test: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) test-unit
 	@$(MAKE) --no-print-directory -j$(JOBS) test-integration
+	@$(MAKE) --no-print-directory -j$(JOBS) test-chaos
 test-unit: $(OUT)/unit
 	$(OUT)/unit
 test-integration: $(OUT)/integration $(OUT)/foldd $(OUT)/foldctl
