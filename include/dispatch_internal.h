@@ -77,6 +77,10 @@ void dispatch_settle(struct dispatch *dispatch, const struct doc *doc, size_t co
 void dispatch_fold_succeeded(struct dispatch *dispatch);
 /* Hand out nothing for a while. */
 void dispatch_back_off(struct dispatch *dispatch, const struct err *err);
+/* A worker is done with the document, and it does not fold from seq on. */
+void dispatch_park(struct dispatch *dispatch, struct doc *doc, int64_t seq, const struct err *err);
+/* Park a document that holds the cursor back, running or aside. */
+void dispatch_carry(struct dispatch *dispatch, struct doc *doc);
 /* The term is over: rows that were being written will not be answered for. */
 void dispatch_forget_parkings(struct dispatch *dispatch);
 /* A worker could not connect: try again later. */
@@ -89,8 +93,6 @@ void worker_close(struct worker *worker);
 bool worker_is_free(const struct worker *worker);
 /* Take the oldest tasks; false when there are none. */
 bool worker_fold(struct worker *worker);
-/* Park a document that holds the cursor back, running or aside. */
-void worker_carry(struct dispatch *dispatch, struct doc *doc);
 /* Try a parked document again. */
 void worker_retry(struct worker *worker, struct doc *doc);
 

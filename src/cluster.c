@@ -15,15 +15,12 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
-#include <grp.h>
 #include <limits.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -31,6 +28,7 @@
 #include <unistd.h>
 
 #include "buf.h"
+#include "child.h"
 #include "log.h"
 #include "retry.h"
 
@@ -303,57 +301,22 @@ static bool watch(struct cluster *cluster, pid_t pid)
     return true;
 }
 
-/* In the child: nothing of foldd's but the three standard descriptors goes on to PostgreSQL.
- * Signals come in blocked: with foldd's handlers they would be written into the pipe that its loop
- * reads. */
-static void become_server(const struct cluster *cluster, char *const argv[], int input, int log)
-{
-    sigset_t none;
-    sigemptyset(&none);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGPIPE, SIG_DFL);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    setsid(); /* a terminal's interrupt is foldd's to handle */
-    dup2(input, STDIN_FILENO);
-    dup2(log, STDOUT_FILENO);
-    dup2(log, STDERR_FILENO);
-    closefrom(3);
-    umask(077);
-    if (chdir(cluster->dir) != 0)
-        _exit(126);
-    if (cluster->drop && (initgroups(SERVER_USER, cluster->gid) != 0 || setgid(cluster->gid) != 0 ||
-                          setuid(cluster->uid) != 0))
-        _exit(126);
-    /* What only makes the cluster must not go on behind a killed foldd's successor. */
-    if (cluster->step < STEP_STARTING)
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execv(argv[0], argv);
-    _exit(127);
-}
-
 /* Run a program as the server's user, with the text as its input and DIR/postgres.log as its
- * output. */
-static bool spawn(struct cluster *cluster, char *const argv[], const char *text)
+ * output. What only makes the cluster must not go on behind a killed foldd's successor. */
+static bool spawn(struct cluster *cluster, char *const argv[], const char *input)
 {
-    char *log_path = mem_printf("%s/postgres.log", cluster->dir);
-    int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int input = memfd_create("input", MFD_CLOEXEC);
-    free(log_path);
-    pid_t pid = -1;
-    if (log >= 0 && input >= 0 && write(input, text, strlen(text)) == (ssize_t)strlen(text)) {
-        sigset_t all;
-        sigset_t before;
-        lseek(input, 0, SEEK_SET);
-        sigfillset(&all);
-        sigprocmask(SIG_SETMASK, &all, &before);
-        pid = fork();
-        if (pid == 0)
-            become_server(cluster, argv, input, log);
-        sigprocmask(SIG_SETMASK, &before, NULL);
-    }
-    close(log);
-    close(input);
+    char *log = mem_printf("%s/postgres.log", cluster->dir);
+    const struct child_options options = {.argv = argv,
+                                          .input = input,
+                                          .log = log,
+                                          .dir = cluster->dir,
+                                          .user = cluster->drop ? SERVER_USER : NULL,
+                                          .uid = cluster->uid,
+                                          .gid = cluster->gid,
+                                          .bond = cluster->step < STEP_STARTING ? CHILD_DIES
+                                                                                : CHILD_STAYS};
+    pid_t pid = child_start(&options);
+    free(log);
     if (pid > 0 && watch(cluster, pid))
         return true;
     fatal(cluster, "cannot start a program of PostgreSQL");

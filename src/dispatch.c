@@ -4,9 +4,10 @@
  * them to docs; dispatch_turn gives the oldest tasks to a free worker; on_folded settles what came
  * back; the cursor moves and is saved now and then.
  *
- * What a worker does when its fold fails stands in worker.c. This file owns what they share: the
- * documents, the window, the cursor. Any connection lost ends the term, and all of this is made
- * anew from the database (R1); a worker that cannot even connect is only missed.
+ * What a worker does when its fold fails stands in worker.c, parking in parking.c. This file owns
+ * what they share: the documents, the window, the cursor. Any connection lost ends the term, and
+ * all of this is made anew from the database (R1); a worker that cannot even connect is only
+ * missed.
  */
 #include "dispatch.h"
 
@@ -208,7 +209,7 @@ static void carry_if_stuck(void *arg, struct doc *doc)
     struct dispatch *dispatch = arg;
     if (doc->pinned || doc->carried || clock_mono_ms() - doc->taken_ms < CARRY_AFTER_MS)
         return;
-    worker_carry(dispatch, doc);
+    dispatch_carry(dispatch, doc);
 }
 
 /* Start is bounded and nobody is held up: a full window is emptied of what stands still in it. */

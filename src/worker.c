@@ -22,8 +22,6 @@
 enum {
     ASIDE_BASE_MS = 50,
     ASIDE_CAP_MS = 500,
-    PARK_BASE_MS = 1000,
-    PARK_CAP_MS = 300000,
     CROWD_MS = 2, /* more aside for each document that failed alone since one folded */
     CROWD_CAP_MS = 10000,
     CROWD_LOG = 30,
@@ -136,97 +134,6 @@ static void trouble(struct worker *worker, const struct err *err)
     worker->dispatch->events.on_trouble(worker->dispatch->events.arg, err);
 }
 
-/* --- parking */
-
-/* A row of foldd.parked is being written. Its document stays running, so that nobody else takes it.
- */
-struct parking {
-    LIST_ENTRY(parking) link;
-    struct dispatch *dispatch;
-    struct doc *doc;
-    int64_t delay_ms;
-};
-
-static void on_parked(void *arg, const PGresult *result, const struct err *err)
-{
-    struct parking *parking = arg;
-    struct dispatch *dispatch = parking->dispatch;
-    struct doc *doc = parking->doc;
-    int64_t due_ms = clock_mono_ms() + parking->delay_ms;
-    LIST_REMOVE(parking, link);
-    free(parking);
-    if (result == NULL) {
-        dispatch->events.on_trouble(dispatch->events.arg, err);
-        return;
-    }
-    unsigned attempts = (unsigned)store_park_row(result);
-    /* R12: only now is what waits covered by a row. */
-    size_t count = doc->count;
-    int64_t *seqs = mem_alloc(count * sizeof(*seqs));
-    memcpy(seqs, doc_waiting(doc), count * sizeof(*seqs));
-    if (doc->released)
-        docs_park(dispatch->docs, doc, due_ms, attempts);
-    else
-        docs_carry(dispatch->docs, doc, attempts);
-    for (size_t i = 0; i < count; i++) {
-        watermark_settle(dispatch->watermark, seqs[i]);
-        dispatch->events.on_changed(dispatch->events.arg, seqs[i]);
-    }
-    free(seqs);
-}
-
-/* Write the row of a pinned document; delay_ms: when to try it again. */
-static void write_row(struct dispatch *dispatch, struct doc *doc, int64_t seq, int64_t delay_ms,
-                      const struct err *err)
-{
-    struct parking *parking = mem_zalloc(sizeof(*parking));
-    parking->dispatch = dispatch;
-    parking->doc = doc;
-    parking->delay_ms = delay_ms;
-    LIST_INSERT_HEAD(&dispatch->parkings, parking, link);
-    doc->parked_seq = seq;
-    log_warning("parked", "seq=%lld attempt=%u sqlstate=%s error=%s", (long long)seq,
-                doc->attempts + 1, err->sqlstate, log_text(err->message));
-    const struct store_park row = {.key = {doc->key, doc->key_len},
-                                   .seq = seq,
-                                   .sqlstate = err->sqlstate,
-                                   .message = err->message,
-                                   .delay_ms = delay_ms};
-    store_park(dispatch->control, dispatch->term, &row, on_parked, parking);
-}
-
-/* The worker is done with the document, and it does not fold. */
-static void park(struct dispatch *dispatch, struct doc *doc, int64_t seq, const struct err *err)
-{
-    /* Its row is there, or on its way: the retry will say what is wrong. */
-    if (doc->pinned || doc->carried) {
-        docs_requeue(dispatch->docs, doc);
-        return;
-    }
-    doc->chunk = 0;
-    docs_pin(dispatch->docs, doc);
-    write_row(dispatch, doc, seq,
-              retry_delay_ms(PARK_BASE_MS, PARK_CAP_MS, doc->attempts + 1, arc4random()), err);
-}
-
-void worker_carry(struct dispatch *dispatch, struct doc *doc)
-{
-    struct err err;
-    err_set(&err, ERR_TRANSIENT, "carried: it held the cursor back; it is tried again at once");
-    memcpy(err.sqlstate, "FD012", sizeof(err.sqlstate));
-    docs_pin(dispatch->docs, doc);
-    write_row(dispatch, doc, doc_waiting(doc)[0], 0, &err);
-}
-
-void dispatch_forget_parkings(struct dispatch *dispatch)
-{
-    struct parking *parking;
-    while ((parking = LIST_FIRST(&dispatch->parkings)) != NULL) {
-        LIST_REMOVE(parking, link);
-        free(parking);
-    }
-}
-
 static void note_failure(struct worker *worker, struct doc *doc)
 {
     if (doc->failures++ > 0)
@@ -251,7 +158,7 @@ static void aside_or_park_locked(struct worker *worker, struct doc *doc)
 {
     note_failure(worker, doc);
     if (clock_mono_ms() - doc->failing_ms >= worker->dispatch->options.lock_timeout_ms)
-        park(worker->dispatch, doc, doc_chunk(doc)[0], &worker->err);
+        dispatch_park(worker->dispatch, doc, doc_chunk(doc)[0], &worker->err);
     else
         set_aside(worker, doc);
 }
@@ -320,7 +227,7 @@ static void on_culprit(struct worker *worker)
                     worker->err.sqlstate, log_text(worker->err.message));
     bool neighbours_fold = dispatch->folds_ok > doc->ok_at_fail;
     if (doc->failures > 1 && (neighbours_fold || !others_have_work(worker)))
-        park(dispatch, doc, doc_chunk(doc)[0], &worker->err);
+        dispatch_park(dispatch, doc, doc_chunk(doc)[0], &worker->err);
     else
         set_aside(worker, doc);
 }
@@ -469,7 +376,7 @@ static void on_unchanged(struct worker *worker, struct doc *doc)
             "the document's row is not written: does a trigger or rule of "
             "foldd.documents drop it?");
     memcpy(err.sqlstate, "FD011", sizeof(err.sqlstate));
-    park(worker->dispatch, doc, doc_chunk(doc)[0], &err);
+    dispatch_park(worker->dispatch, doc, doc_chunk(doc)[0], &err);
 }
 
 /* R28: a document that is ahead of the log would swallow what is acknowledged from now on. */
@@ -592,7 +499,7 @@ static void retry_failed(struct worker *worker, const struct err *err)
         return;
     }
     end_retry(worker);
-    park(worker->dispatch, doc, doc->parked_seq, err);
+    dispatch_park(worker->dispatch, doc, doc->parked_seq, err);
 }
 
 static void on_retried(void *arg, const PGresult *result, const struct err *err)
