@@ -142,14 +142,6 @@ static uint64_t choose_seed(void)
     return ((uint64_t)time(NULL) << 8 ^ (uint64_t)getpid()) % 1000000000;
 }
 
-/* Leaks are looked for in the programs under test. */
-const char *__asan_default_options(void);
-
-const char *__asan_default_options(void)
-{
-    return "detect_leaks=0";
-}
-
 int main(void)
 {
     verdict =
