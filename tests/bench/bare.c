@@ -190,7 +190,7 @@ void bare_log_free(struct bare_log *log)
 
 void bare_lead(struct env *env)
 {
-    int64_t epoch = sql_int(env, "SELECT epoch FROM foldd.lead('" TOKEN "', 'bench')");
+    int64_t epoch = sql_int(env, "SELECT epoch FROM foldd.lead('" TOKEN "', 'bench', 0)");
     ck_assert_msg(epoch == EPOCH, "the database has had %lld leaders before", (long long)epoch);
 }
 
