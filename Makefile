@@ -181,7 +181,9 @@ install: all
 	install -D -m 755 build/foldctl $(DESTDIR)$(PREFIX)/bin/foldctl
 	install -D -m 644 doc/foldctl.1 $(DESTDIR)$(PREFIX)/share/man/man1/foldctl.1
 	install -D -m 644 config/foldd.conf $(DESTDIR)$(PREFIX)/share/doc/foldd/foldd.conf
-	install -D -m 644 systemd/foldd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/foldd.service
+	mkdir -p $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|/usr/local/sbin|$(PREFIX)/sbin|' systemd/foldd.service \
+	  > $(DESTDIR)$(PREFIX)/lib/systemd/system/foldd.service
 
 .PHONY: clean
 clean:

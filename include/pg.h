@@ -106,8 +106,6 @@ bool pg_had_warning(const struct pg *pg);
 
 bool pg_is_ready(const struct pg *pg);
 bool pg_is_open(const struct pg *pg);
-/* Whether a request is under way or waits. */
-bool pg_is_busy(const struct pg *pg);
 const char *pg_name(const struct pg *pg);
 /* The server's version as PQserverVersion gives it; 0 when not connected. */
 int pg_server_version(const struct pg *pg);

@@ -500,11 +500,6 @@ bool pg_is_open(const struct pg *pg)
     return pg->state != PG_CLOSED;
 }
 
-bool pg_is_busy(const struct pg *pg)
-{
-    return !STAILQ_EMPTY(&pg->queue);
-}
-
 const char *pg_name(const struct pg *pg)
 {
     return pg->name;
