@@ -21,6 +21,8 @@ void emit_end(struct buf *out);
 
 /* ,"key":value; key is plain ASCII. Text must be valid UTF-8 and is escaped as RFC 8259 asks. */
 void emit_span(struct buf *out, const char *key, struct span text);
+/* Nothing when text.data is NULL. */
+void emit_optional(struct buf *out, const char *key, struct span text);
 void emit_str(struct buf *out, const char *key, const char *text);
 void emit_int(struct buf *out, const char *key, int64_t value);
 void emit_bool(struct buf *out, const char *key, bool value);

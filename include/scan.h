@@ -29,6 +29,9 @@ struct span {
     size_t len;
 };
 
+/* Whether the text is this word. */
+bool span_is(struct span text, const char *word);
+
 enum scan_kind {
     SCAN_NULL,
     SCAN_FALSE,

@@ -16,6 +16,7 @@
 #include "mem.h"
 #include "store.h"
 #include "waiters.h"
+#include "timer.h"
 
 enum {
     LOOK_GRACE_MS = 5000, /* a look-up under way may answer a wait that is over */
@@ -90,9 +91,8 @@ static void set_timer(struct await *await)
     if (first->deadline_ms == await->timer_ms)
         return;
     int64_t left = first->deadline_ms - clock_mono_ms();
-    struct timeval delay = {left > 0 ? left / 1000 : 0, left > 0 ? (left % 1000) * 1000 : 0};
     await->timer_ms = first->deadline_ms;
-    evtimer_add(await->timer, &delay);
+    timer_set(await->timer, left);
 }
 
 static void set_future(struct await *await, struct wait *wait, bool future)
@@ -158,12 +158,6 @@ static void answer_folded(struct await *await, struct wait *wait, int64_t versio
     emit_int(reply, "version", version);
     proto_end(reply);
     finish(await, wait);
-}
-
-static void emit_optional(struct buf *reply, const char *key, struct span text)
-{
-    if (text.data != NULL)
-        emit_span(reply, key, text);
 }
 
 static void answer_row(struct await *await, struct wait *wait,

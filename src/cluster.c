@@ -31,6 +31,7 @@
 #include "child.h"
 #include "log.h"
 #include "retry.h"
+#include "timer.h"
 
 enum {
     RESTART_BASE_MS = 200,
@@ -325,12 +326,6 @@ static bool spawn(struct cluster *cluster, char *const argv[], const char *input
 
 /* --- making the cluster */
 
-static void after(struct cluster *cluster, int64_t ms)
-{
-    struct timeval delay = {ms / 1000, (ms % 1000) * 1000};
-    evtimer_add(cluster->timer, &delay);
-}
-
 static int remove_entry(const char *path, const struct stat *found, int kind, struct FTW *where)
 {
     (void)found;
@@ -349,7 +344,7 @@ static void run_initdb(struct cluster *cluster)
         (cluster->drop && chown(cluster->fresh, cluster->uid, cluster->gid) != 0)) {
         /* The end of a killed initdb may still be writing into the old one. */
         if (errno == EEXIST && cluster->failures++ < MAKE_TRIES)
-            after(cluster, RESTART_BASE_MS);
+            timer_set(cluster->timer, RESTART_BASE_MS);
         else
             fatal(cluster, "cannot make the data folder");
         return;
@@ -490,13 +485,13 @@ static void start_server(struct cluster *cluster)
     if (!started)
         return;
     cluster->step = STEP_STARTING;
-    after(cluster, READY_LOOK_MS);
+    timer_set(cluster->timer, READY_LOOK_MS);
 }
 
 static void look_if_ready(struct cluster *cluster)
 {
     if (!is_ready(cluster)) {
-        after(cluster, READY_LOOK_MS);
+        timer_set(cluster->timer, READY_LOOK_MS);
         return;
     }
     log_info("postgres_started", "pid=%d", (int)cluster->pid);
@@ -518,8 +513,8 @@ static void on_server_exit(struct cluster *cluster, int status)
     cluster->failures++;
     evtimer_del(cluster->timer);
     log_error("postgres_ended", "status=%d log=%s/postgres.log", status, cluster->dir);
-    after(cluster,
-          retry_delay_ms(RESTART_BASE_MS, RESTART_CAP_MS, cluster->failures, arc4random()));
+    timer_set(cluster->timer,
+              retry_delay_ms(RESTART_BASE_MS, RESTART_CAP_MS, cluster->failures, arc4random()));
 }
 
 static void on_child_exit(evutil_socket_t fd, short what, void *arg)
@@ -573,5 +568,5 @@ void cluster_stop(struct cluster *cluster)
         return;
     }
     kill(cluster->pid, cluster->step >= STEP_STARTING ? SIGINT : SIGTERM);
-    after(cluster, STOP_FAST_S * 1000);
+    timer_set(cluster->timer, STOP_FAST_S * 1000);
 }

@@ -20,6 +20,7 @@
 #include "log.h"
 #include "mem.h"
 #include "retry.h"
+#include "timer.h"
 
 enum {
     PAGE_OPS = 5000,
@@ -73,12 +74,6 @@ void dispatch_free(struct dispatch *dispatch)
     free(dispatch);
 }
 
-static void set_timer(struct event *timer, int64_t ms)
-{
-    struct timeval delay = {ms / 1000, (ms % 1000) * 1000};
-    evtimer_add(timer, &delay);
-}
-
 /* R11: parked rows are there before the first operation is handed out. */
 static void load_parked(struct dispatch *dispatch, const PGresult *parked)
 {
@@ -109,7 +104,7 @@ void dispatch_begin_term(struct dispatch *dispatch, const struct dispatch_term *
     load_parked(dispatch, term->parked);
     for (size_t i = 0; i < dispatch->options.workers; i++)
         worker_open(&dispatch->workers[i]);
-    set_timer(dispatch->poll_timer, dispatch->options.safety_poll_ms);
+    timer_set(dispatch->poll_timer, dispatch->options.safety_poll_ms);
 }
 
 void dispatch_end_term(struct dispatch *dispatch)
@@ -289,7 +284,7 @@ static void consider_saving(struct dispatch *dispatch)
     if (cursor - dispatch->saved >= SAVE_AFTER_OPS || (dispatch->stopping && idle))
         save_cursor(dispatch);
     else if (!evtimer_pending(dispatch->save_timer, NULL))
-        set_timer(dispatch->save_timer, SAVE_AFTER_MS);
+        timer_set(dispatch->save_timer, SAVE_AFTER_MS);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -327,7 +322,7 @@ static void set_due_timer(struct dispatch *dispatch)
     if (left == INT64_MAX)
         evtimer_del(dispatch->timer);
     else
-        set_timer(dispatch->timer, left < 1 ? 1 : left);
+        timer_set(dispatch->timer, left < 1 ? 1 : left);
 }
 
 void dispatch_turn(struct dispatch *dispatch)
@@ -350,7 +345,7 @@ void dispatch_back_off(struct dispatch *dispatch, const struct err *err)
         log_warning("folding_backs_off", "sqlstate=%s error=%s", err->sqlstate,
                     log_text(err->message));
     dispatch->paused = true;
-    set_timer(dispatch->timer,
+    timer_set(dispatch->timer,
               retry_delay_ms(PAUSE_BASE_MS, PAUSE_CAP_MS, dispatch->fails, arc4random()));
 }
 
@@ -396,7 +391,7 @@ static void on_poll_timer(evutil_socket_t fd, short what, void *arg)
     struct dispatch *dispatch = arg;
     (void)fd;
     (void)what;
-    set_timer(dispatch->poll_timer, dispatch->options.safety_poll_ms);
+    timer_set(dispatch->poll_timer, dispatch->options.safety_poll_ms);
     if (dispatch->term != NULL)
         store_head(dispatch->control, on_head, dispatch);
 }
@@ -404,7 +399,7 @@ static void on_poll_timer(evutil_socket_t fd, short what, void *arg)
 void dispatch_worker_missing(struct dispatch *dispatch)
 {
     if (!evtimer_pending(dispatch->reconnect_timer, NULL))
-        set_timer(dispatch->reconnect_timer, RECONNECT_MS);
+        timer_set(dispatch->reconnect_timer, RECONNECT_MS);
 }
 
 static void on_reconnect_timer(evutil_socket_t fd, short what, void *arg)

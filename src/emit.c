@@ -49,6 +49,12 @@ void emit_span(struct buf *out, const char *key, struct span text)
     put_text(out, text);
 }
 
+void emit_optional(struct buf *out, const char *key, struct span text)
+{
+    if (text.data != NULL)
+        emit_span(out, key, text);
+}
+
 void emit_str(struct buf *out, const char *key, const char *text)
 {
     emit_span(out, key, (struct span){text, strlen(text)});

@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "log.h"
 #include "mem.h"
+#include "timer.h"
 
 struct ingest {
     struct event_base *base;
@@ -88,12 +89,6 @@ void ingest_free(struct ingest *ingest)
     free(ingest);
 }
 
-static void set_timeout(struct ingest *ingest, int64_t ms)
-{
-    struct timeval delay = {ms / 1000, (ms % 1000) * 1000};
-    evtimer_add(ingest->timeout, &delay);
-}
-
 bool ingest_submit(struct ingest *ingest, struct slot *slot, struct op *op)
 {
     if (ingest->pending_ops > 0 && ingest->pending_bytes + op->size > ingest->limits.max_pending)
@@ -110,7 +105,7 @@ bool ingest_submit(struct ingest *ingest, struct slot *slot, struct op *op)
     ingest->pending_bytes += op->size;
     ingest->pending_ops++;
     if (!evtimer_pending(ingest->timeout, NULL))
-        set_timeout(ingest, ingest->limits.db_timeout_ms);
+        timer_set(ingest->timeout, ingest->limits.db_timeout_ms);
     return true;
 }
 
@@ -383,8 +378,8 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
         age = first == NULL ? 0 : clock_mono_ms() - first->queued_ms;
     }
     if (first != NULL)
-        set_timeout(ingest,
-                    age >= ingest->limits.db_timeout_ms ? 1 : ingest->limits.db_timeout_ms - age);
+        timer_set(ingest->timeout,
+                  age >= ingest->limits.db_timeout_ms ? 1 : ingest->limits.db_timeout_ms - age);
 }
 
 void ingest_set_pause(struct ingest *ingest, bool paused)

@@ -15,6 +15,7 @@
 #include "mem.h"
 #include "migrate.h"
 #include "retry.h"
+#include "timer.h"
 
 enum {
     RETRY_BASE_MS = 50,
@@ -54,12 +55,6 @@ static void set_state(struct leader *leader, enum leader_state state)
         return;
     leader->state = state;
     leader->since_us = clock_wall_us();
-}
-
-static void after(struct leader *leader, int64_t delay_ms)
-{
-    struct timeval delay = {delay_ms / 1000, (delay_ms % 1000) * 1000};
-    evtimer_add(leader->timer, &delay);
 }
 
 static void on_ready(void *arg, struct pg *pg);
@@ -119,7 +114,8 @@ void leader_end_term(struct leader *leader, const struct err *err)
     close_all(leader);
     set_state(leader, LEADER_DOWN);
     leader->failures = led ? 1 : leader->failures + 1;
-    after(leader, retry_delay_ms(RETRY_BASE_MS, RETRY_CAP_MS, leader->failures, arc4random()));
+    timer_set(leader->timer,
+              retry_delay_ms(RETRY_BASE_MS, RETRY_CAP_MS, leader->failures, arc4random()));
     if (led)
         leader->events.on_term_end(leader->events.arg);
 }
@@ -203,14 +199,14 @@ static void on_migrated(void *arg, enum migrate_outcome outcome, const struct er
 static void stand_by(struct leader *leader)
 {
     if (++leader->looks < (leader->known ? LOCK_LOOKS_OWN : LOCK_LOOKS)) {
-        after(leader, LOCK_LOOK_MS);
+        timer_set(leader->timer, LOCK_LOOK_MS);
         return;
     }
     if (leader->state != LEADER_STANDBY)
         log_info("standing_by", "reason=%s", log_text("another foldd leads this database"));
     set_state(leader, LEADER_STANDBY);
     snprintf(leader->error, sizeof(leader->error), "another instance leads");
-    after(leader, STANDBY_LOOK_MS);
+    timer_set(leader->timer, STANDBY_LOOK_MS);
 }
 
 static void on_try_lock(void *arg, const PGresult *result, const struct err *err)

@@ -246,16 +246,11 @@ static bool get_object(const struct members *members, enum key key, struct span 
     return true;
 }
 
-static bool equals(struct span text, const char *word)
-{
-    return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
-}
-
 static bool check_action(struct span action, bool has_fields, struct err *err)
 {
     for (size_t i = 0; i < sizeof(builtin_actions) / sizeof(builtin_actions[0]); i++) {
         const struct actions *known = &builtin_actions[i];
-        if (!equals(action, known->name))
+        if (!span_is(action, known->name))
             continue;
         if (known->fields && !has_fields)
             return INVALID(err, "the key \"fields\" is missing: \"%s\" needs it", known->name);
@@ -275,9 +270,9 @@ static bool get_ack(const struct members *members, struct buf *text, enum op_ack
         return true;
     bool known = member->kind == SCAN_STRING && member->value.len < QUOTED_MAX &&
                  decode(member, text, &word);
-    if (known && equals(word, "folded"))
+    if (known && span_is(word, "folded"))
         *out = OP_ACK_FOLDED;
-    else if (!known || !equals(word, "stored"))
+    else if (!known || !span_is(word, "stored"))
         return INVALID(err, "\"ack\" must be \"stored\" or \"folded\"");
     return true;
 }
@@ -335,7 +330,7 @@ static bool check_await(const struct request *request, struct err *err)
 
 static bool check_pause(const struct request *request, struct err *err)
 {
-    if (equals(request->what, "ingest") || equals(request->what, "folding"))
+    if (span_is(request->what, "ingest") || span_is(request->what, "folding"))
         return true;
     return INVALID(err, "\"what\" must be \"ingest\" or \"folding\"");
 }
@@ -399,7 +394,7 @@ static const struct shape *find_request(const struct scan_member *request, struc
         INVALID(err, "\"request\" must be a string");
     } else {
         for (size_t i = 0; i < sizeof(request_shapes) / sizeof(request_shapes[0]); i++)
-            if (equals(name, request_shapes[i].name))
+            if (span_is(name, request_shapes[i].name))
                 found = &request_shapes[i];
         if (found == NULL)
             INVALID(err, "unknown request \"%.*s\"", quoted(name), name.data);

@@ -12,6 +12,7 @@
 #include "mem.h"
 #include "status.h"
 #include "version.h"
+#include "timer.h"
 
 /* A request that reads from the database; asked again in the next term if this one ends. */
 struct read {
@@ -249,12 +250,6 @@ static void answer_document(struct router *router, struct slot *slot, const PGre
     slot_finish(slot);
 }
 
-static void emit_optional(struct buf *reply, const char *key, struct span text)
-{
-    if (text.data != NULL)
-        emit_span(reply, key, text);
-}
-
 static void answer_operation(struct router *router, struct slot *slot, const PGresult *result)
 {
     (void)router;
@@ -413,22 +408,17 @@ static void ask_skip(struct router *router, struct read *read)
                on_read, read);
 }
 
-static bool is_word(struct span text, const char *word)
-{
-    return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
-}
-
 static void answer_skip(struct router *router, struct slot *slot, const PGresult *result)
 {
     char key[OP_KEY_MAX];
     struct span outcome = store_skip_row(result);
-    if (is_word(outcome, "unknown")) {
+    if (span_is(outcome, "unknown")) {
         finish_error(slot, REPLY_NOT_FOUND, "the document has no such operation");
         return;
     }
-    if (!is_word(outcome, "skipped")) {
+    if (!span_is(outcome, "skipped")) {
         finish_error(slot, REPLY_CONFLICT,
-                     is_word(outcome, "settled") ? "the operation is folded already"
+                     span_is(outcome, "settled") ? "the operation is folded already"
                                                  : "the document is not parked");
         return;
     }
@@ -457,7 +447,7 @@ static void answer_pause(struct router *router, struct slot *slot, const PGresul
     const struct request *request = slot->request;
     bool paused = request->kind != REQUEST_RESUME;
     (void)result;
-    if (request->kind == REQUEST_DRAIN || is_word(request->what, "ingest"))
+    if (request->kind == REQUEST_DRAIN || span_is(request->what, "ingest"))
         ingest_set_pause(router->parts.ingest, paused);
     else
         dispatch_set_pause(router->parts.dispatch, paused);
@@ -480,9 +470,7 @@ static void set_timer(struct router *router)
     if (first == NULL)
         return;
     int64_t left = first->since_ms + router->parts.db_timeout_ms - clock_mono_ms();
-    left = left < 1 ? 1 : left;
-    struct timeval delay = {left / 1000, (left % 1000) * 1000};
-    evtimer_add(router->timer, &delay);
+    timer_set(router->timer, left);
 }
 
 static void start_query(struct router *router, struct slot *slot)

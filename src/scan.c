@@ -483,3 +483,8 @@ bool scan_value(const char *text, size_t len, struct scan_error *error)
     struct scanner s = {.text = bytes, .pos = bytes, .end = bytes + len, .error = error};
     return scan(&s);
 }
+
+bool span_is(struct span text, const char *word)
+{
+    return text.len == strlen(word) && memcmp(text.data, word, text.len) == 0;
+}

@@ -26,6 +26,7 @@
 #include "migrate.h"
 #include "router.h"
 #include "version.h"
+#include "timer.h"
 
 /* The stop sequence; each stage waits for the one before. */
 enum stage {
@@ -238,8 +239,7 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
     }
     log_info("stopping", "signal=%d", (int)number);
     int64_t ms = server->config->drain_timeout_ms;
-    struct timeval patience = {ms / 1000, (ms % 1000) * 1000};
-    evtimer_add(server->drain_timer, &patience);
+    timer_set(server->drain_timer, ms);
     enter_stage(server, STAGE_INGEST);
 }
 
