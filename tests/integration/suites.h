@@ -23,5 +23,13 @@ Suite *standalone_suite(void);
 Suite *import_suite(void);
 Suite *idle_suite(void);
 Suite *sql_suite(void);
+Suite *tasks_suite(void);
+Suite *faults_suite(void);
+Suite *log_suite(void);
+Suite *pooler_suite(void);
+Suite *disk_suite(void);
+Suite *life_suite(void);
+Suite *plans_suite(void);
+Suite *json_suite(void);
 
 #endif

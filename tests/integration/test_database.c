@@ -2,6 +2,7 @@
 /* PostgreSQL going away in every way (design.md 5; R1, R7, R9; F1, F10, F20). */
 #include "suites.h"
 
+#include "hang.h"
 #include "load.h"
 #include "model.h"
 
@@ -180,32 +181,6 @@ START_TEST(waits_outlive_the_term)
 }
 END_TEST
 
-/* From now on commits hang, waiting for a standby that does not exist: when a canary's does, so
- * will foldd's. */
-static void hang_commits(struct env *env, PGconn *admin)
-{
-    sql_in(admin, "set synchronous_commit = local");
-    sql_in(admin, "alter system set synchronous_standby_names = 'nobody'");
-    sql_in(admin, "select pg_reload_conf()");
-    ck_assert(PQsendQuery(sql_session(env), "create table if not exists public.canary ();"
-                                            " drop table public.canary") == 1);
-    sql_wait(env, "1", "select count(*) from pg_stat_activity where wait_event = 'SyncRep'");
-}
-
-static void wait_hanging_commit(struct env *env)
-{
-    sql_wait(env, "2", "select count(*) from pg_stat_activity where wait_event = 'SyncRep'");
-}
-
-/* What hangs is in, and its answer is lost. */
-static void lose_hanging_answers(PGconn *admin)
-{
-    sql_in(admin, "alter system reset synchronous_standby_names");
-    sql_in(admin, "select pg_terminate_backend(pid) from pg_stat_activity"
-                  " where wait_event = 'SyncRep'");
-    sql_in(admin, "select pg_reload_conf()");
-}
-
 /* C1, R7: the commit is in and its answer is lost: one row, and a positive receipt */
 START_TEST(answer_of_a_commit_is_lost)
 {
@@ -214,15 +189,14 @@ START_TEST(answer_of_a_commit_is_lost)
     struct conn *conn = conn_open(daemon);
     expect(ask(conn, "{'document':'d','action':'update','fields':{}}"), "{'ok':true}");
     for (int round = 0; round < 5; round++) {
-        PGconn *admin = sql_session(env);
-        hang_commits(env, admin);
+        PGconn *admin = hang_commits(env);
         conn_line(conn, "{'document':'d','id':'x%d','action':'update','fields':{'n':%d}}", round,
                   round);
         conn_line(conn, "{'document':'e','action':'update','fields':{'n':%d}}", round);
         conn_flush(conn);
-        wait_hanging_commit(env);
+        hang_wait(env, 1);
         ck_assert(!conn_has_reply(conn));
-        lose_hanging_answers(admin);
+        hang_lose_answers(admin);
         expect(conn_read(conn), "{'ok':true,'id':'x%d'}", round);
         expect(conn_read(conn), "{'ok':true}");
     }
@@ -242,16 +216,15 @@ START_TEST(folded_before_the_receipt_is_known)
     struct conn *conn = conn_open(daemon);
     expect(ask(conn, "{'document':'d','action':'update','fields':{},'ack':'folded'}"),
            "{'ok':true}");
-    PGconn *admin = sql_session(env);
     PGconn *holder = sql_session(env);
-    hang_commits(env, admin);
+    PGconn *admin = hang_commits(env);
     conn_line(conn, "{'document':'d','id':'x','action':'update','fields':{'n':1},"
                     "'ack':'folded'}");
     conn_flush(conn);
-    wait_hanging_commit(env);
+    hang_wait(env, 1);
     ck_assert(PQsendQuery(holder, "begin; lock table foldd.operations in share mode") == 1);
     sql_wait(env, "1", "select count(*) from pg_locks where not granted and mode = 'ShareLock'");
-    lose_hanging_answers(admin);
+    hang_lose_answers(admin);
     sql_wait(env, "{\"n\": 1}", "select fields from foldd.documents");
     for (PGresult *result; (result = PQgetResult(holder)) != NULL;)
         PQclear(result);

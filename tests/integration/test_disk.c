@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: MIT */
+#include "suites.h"
+Suite *disk_suite(void)
+{
+    return suite_create("disk");
+}
