@@ -30,6 +30,12 @@ DECLARE
     new_head bigint := append.base + cardinality(append.ids) - 1;
 BEGIN
     PERFORM foldd.enter(append.epoch, append.token);
+    -- A dump restored under the running daemon takes back what its memory has, the term and all: the
+    -- batch before this one is not there. The next term begins with what the database says (R1).
+    IF NOT EXISTS (SELECT FROM foldd.ledger l WHERE l.batch = append.batch - 1) THEN
+        RAISE EXCEPTION 'the log has gone back behind batch %: the database was restored meanwhile',
+            append.batch USING ERRCODE = 'FD001';
+    END IF;
     INSERT INTO foldd.operations (seq, collection, document, id, action, fields, meta, received_at,
                                   actor, digest)
     SELECT append.base + u.n - 1, u.collection, u.document, u.id, u.action, u.fields, u.meta,
