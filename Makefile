@@ -8,7 +8,7 @@ WERROR  ?=
 
 # The packages that building, running and testing need, by Debian's names; and those of make lint.
 PACKAGES := gcc libc6-dev pkg-config libpq-dev libevent-dev libjansson-dev check uthash-dev \
-            libinih-dev libsystemd-dev postgresql
+            libinih-dev libsystemd-dev postgresql pgbouncer
 LINT_PACKAGES := clang clang-format clang-tidy cppcheck shellcheck
 
 # Where make run keeps its data; PostgreSQL's user must be able to get there.

@@ -23,6 +23,7 @@ enum {
     STANDBY_LOOK_MS = 500,
     LOCK_LOOK_MS = 100,
     LOCK_LOOKS = 10,
+    BACKEND_LOOKS = 2,
     LOCK_LOOKS_OWN = 100, /* it led: its own last backend may hold the lock for a moment */
 };
 
@@ -43,6 +44,7 @@ struct leader {
     struct event *timer; /* the pause, or a standby's next look */
     int64_t known_head;  /* the highest head of the terms before */
     int64_t backend;     /* of the ingest connection */
+    int backend_looks;   /* to come, whether it is still the same */
     unsigned failures;
     unsigned looks; /* for the lock, on this connection */
     bool known;     /* the schema was there once */
@@ -101,10 +103,39 @@ static void close_all(struct leader *leader)
     evtimer_del(leader->timer);
 }
 
+static void fatal(struct leader *leader, const struct err *err)
+{
+    struct err copy = *err;
+    bool led = leader->state == LEADER_LEADING;
+    leader_stop(leader);
+    if (led)
+        leader->events.on_term_end(leader->events.arg);
+    leader->events.on_fatal(leader->events.arg, &copy);
+}
+
+static void refuse_pooler(struct leader *leader)
+{
+    struct err err;
+    err_set(&err, ERR_FATAL,
+            "the database is behind a pooler in transaction mode, where sessions do not last: "
+            "connect directly, or use session mode");
+    fatal(leader, &err);
+}
+
+/* foldd drops none of its prepared statements: only a pooler can mix them up. */
+static bool is_mixed_up(const struct err *err)
+{
+    return strcmp(err->sqlstate, "26000") == 0 || strcmp(err->sqlstate, "42P05") == 0;
+}
+
 void leader_end_term(struct leader *leader, const struct err *err)
 {
     if (leader->stopped)
         return;
+    if (is_mixed_up(err)) {
+        refuse_pooler(leader);
+        return;
+    }
     bool led = leader->state == LEADER_LEADING;
     /* One line per change: the same failure again and again is said once. */
     if (led || strcmp(leader->error, err->message) != 0)
@@ -118,16 +149,6 @@ void leader_end_term(struct leader *leader, const struct err *err)
               retry_delay_ms(RETRY_BASE_MS, RETRY_CAP_MS, leader->failures, arc4random()));
     if (led)
         leader->events.on_term_end(leader->events.arg);
-}
-
-static void fatal(struct leader *leader, const struct err *err)
-{
-    struct err copy = *err;
-    bool led = leader->state == LEADER_LEADING;
-    leader_stop(leader);
-    if (led)
-        leader->events.on_term_end(leader->events.arg);
-    leader->events.on_fatal(leader->events.arg, &copy);
 }
 
 static void on_lost(void *arg, struct pg *pg, const struct err *err)
@@ -226,20 +247,31 @@ static void on_try_lock(void *arg, const PGresult *result, const struct err *err
 }
 
 /* R4: behind a pooler that lends a connection for one transaction, two idle connections of ours
- * meet on one backend; settings, locks and prepared statements of a session do not hold there. */
+ * meet on one backend, or, where it takes turns, one of ours wanders; settings, locks and prepared
+ * statements of a session do not hold there. Turns between two need a second look. */
+static void on_backend_again(void *arg, const PGresult *result, const struct err *err)
+{
+    struct leader *leader = arg;
+    if (result == NULL)
+        leader_end_term(leader, err);
+    else if (store_backend_row(result) != leader->backend)
+        refuse_pooler(leader);
+    else if (--leader->backend_looks > 0)
+        store_backend(leader->ingest, on_backend_again, leader);
+    else
+        store_try_lock(leader->ingest, on_try_lock, leader);
+}
+
 static void on_second_backend(void *arg, const PGresult *result, const struct err *err)
 {
     struct leader *leader = arg;
     if (result == NULL) {
         leader_end_term(leader, err);
     } else if (store_backend_row(result) == leader->backend) {
-        struct err pooled;
-        err_set(&pooled, ERR_FATAL,
-                "the database is behind a pooler in transaction mode, where sessions do not last: "
-                "connect directly, or use session mode");
-        fatal(leader, &pooled);
+        refuse_pooler(leader);
     } else {
-        store_try_lock(leader->ingest, on_try_lock, leader);
+        leader->backend_looks = BACKEND_LOOKS;
+        store_backend(leader->ingest, on_backend_again, leader);
     }
 }
 
