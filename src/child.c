@@ -14,7 +14,7 @@ enum { EXIT_NOT_READY = 126, EXIT_NOT_FOUND = 127 };
 
 /* In the child. Signals come in blocked: with foldd's handlers they would be written into the pipe
  * that foldd's loop reads. */
-static void become(const struct child_options *options, int input, int log)
+static void become(const struct child_options *options, pid_t parent, int input, int log)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -34,8 +34,9 @@ static void become(const struct child_options *options, int input, int log)
                                   setgid(options->gid) != 0 || setuid(options->uid) != 0))
         _exit(EXIT_NOT_READY);
     /* After the change of user, which would clear it. */
-    if (options->bond == CHILD_DIES)
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (options->bond == CHILD_DIES &&
+        (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent))
+        _exit(EXIT_NOT_READY);
     execv(options->argv[0], options->argv);
     _exit(EXIT_NOT_FOUND);
 }
@@ -52,9 +53,10 @@ pid_t child_start(const struct child_options *options)
         sigset_t before;
         sigfillset(&all);
         sigprocmask(SIG_SETMASK, &all, &before);
+        pid_t parent = getpid();
         pid = fork();
         if (pid == 0)
-            become(options, input, log);
+            become(options, parent, input, log);
         sigprocmask(SIG_SETMASK, &before, NULL);
     }
     if (log >= 0)

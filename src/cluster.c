@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Happy path: adopt the postmaster that a killed foldd has left, or: initdb into DIR/pg.new, make
+ * Happy path: adopt the postmaster that a killed foldd has left, or: initdb into a new folder, make
  * the database in single-user mode, write our settings and our mark, rename to DIR/pg, start
  * postgres.
  *
@@ -10,6 +10,7 @@
  */
 #include "cluster.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -37,12 +38,12 @@ enum {
     RESTART_BASE_MS = 200,
     RESTART_CAP_MS = 5000,
     READY_LOOK_MS = 20,
-    MAKE_TRIES = 50,
     STOP_FAST_S = 60,
 };
 
 static const char SERVER_USER[] = "postgres";
 static const char MARK[] = "foldd.cluster";
+static const char UNFINISHED[] = "pg.new."; /* a data folder of its own for each try to make one */
 
 /* Settings for this load. They stand in the cluster's postgresql.conf, so that they can be changed;
  * what keeps acknowledged operations safe (fsync, full_page_writes, synchronous_commit) is left on.
@@ -74,7 +75,7 @@ struct cluster {
     struct cluster_events events;
     char *dir;
     char *data;
-    char *fresh; /* DIR/pg.new, while it is being made */
+    char *fresh; /* the data folder while it is being made */
     char *bindir;
     char *conninfo;
     bool drop; /* run children as SERVER_USER */
@@ -189,7 +190,6 @@ static bool prepare_dir(struct cluster *cluster, const char *dir, struct err *er
         return err_set(err, ERR_FATAL, "cannot find the folder %s: %s", dir, strerror(errno));
     cluster->dir = mem_strdup(path);
     cluster->data = mem_printf("%s/pg", path);
-    cluster->fresh = mem_printf("%s/pg.new", path);
     char *version = mem_printf("%s/PG_VERSION", path);
     bool is_data = access(version, F_OK) == 0;
     free(version);
@@ -334,19 +334,32 @@ static int remove_entry(const char *path, const struct stat *found, int kind, st
     return remove(path);
 }
 
+/* What killed foldds have begun. The end of a killed initdb may still be writing there; what it
+ * leaves behind this goes the next time. */
+static void remove_unfinished(const struct cluster *cluster)
+{
+    DIR *dir = opendir(cluster->dir);
+    const struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (strncmp(entry->d_name, UNFINISHED, strlen(UNFINISHED)) != 0)
+            continue;
+        char *path = mem_printf("%s/%s", cluster->dir, entry->d_name);
+        nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(path);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
 static void run_initdb(struct cluster *cluster)
 {
     cluster->step = STEP_INITDB;
     log_info("making_cluster", "folder=%s", log_text(cluster->data));
-    /* What a killed foldd had begun. */
-    nftw(cluster->fresh, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    if (mkdir(cluster->fresh, 0700) != 0 ||
+    free(cluster->fresh);
+    cluster->fresh = mem_printf("%s/%sXXXXXX", cluster->dir, UNFINISHED);
+    if (mkdtemp(cluster->fresh) == NULL ||
         (cluster->drop && chown(cluster->fresh, cluster->uid, cluster->gid) != 0)) {
-        /* The end of a killed initdb may still be writing into the old one. */
-        if (errno == EEXIST && cluster->failures++ < MAKE_TRIES)
-            timer_set(cluster->timer, RESTART_BASE_MS);
-        else
-            fatal(cluster, "cannot make the data folder");
+        fatal(cluster, "cannot make the data folder");
         return;
     }
     char *program = mem_printf("%s/initdb", cluster->bindir);
@@ -390,10 +403,12 @@ static void finish_making(struct cluster *cluster)
 {
     if (append_file(cluster->fresh, "postgresql.conf", SETTINGS) &&
         append_file(cluster->fresh, MARK, "made by foldd --standalone\n") &&
-        rename(cluster->fresh, cluster->data) == 0)
+        rename(cluster->fresh, cluster->data) == 0) {
+        remove_unfinished(cluster);
         start_server(cluster);
-    else
+    } else {
         fatal(cluster, "cannot finish the data folder");
+    }
 }
 
 /* --- running it */
@@ -502,6 +517,7 @@ static void look_if_ready(struct cluster *cluster)
 
 void cluster_start(struct cluster *cluster)
 {
+    remove_unfinished(cluster);
     if (access(cluster->data, F_OK) == 0)
         start_server(cluster);
     else
