@@ -8,7 +8,8 @@
  * RFC 8259: the escape \u0000, lone surrogate escapes, invalid UTF-8 (also overlong forms, encoded
  * surrogates and code points above U+10FFFF), nesting deeper than SCAN_MAX_DEPTH, and numbers whose
  * plain decimal expansion has more than SCAN_MAX_DIGITS digits (1e400 has 401; 1e-3 has 4; the
- * digits before and after the point count together).
+ * digits before and after the point count together), or whose expansions together add more than
+ * SCAN_MAX_GROWTH digits to the text.
  *
  * No allocation, no recursion: time and stack are bounded by the length of the text.
  */
@@ -21,6 +22,7 @@
 enum {
     SCAN_MAX_DEPTH = 128, /* the outermost value has depth 1 */
     SCAN_MAX_DIGITS = 1000,
+    SCAN_MAX_GROWTH = 4 * 1024 * 1024,
     SCAN_MAX_MEMBERS = 32, /* more than any request has keys */
 };
 

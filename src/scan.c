@@ -31,6 +31,7 @@ struct scanner {
     const unsigned char *pos;
     const unsigned char *end;
     unsigned depth;                          /* open containers */
+    size_t growth;                           /* digits that numbers so far have more written out */
     uint64_t is_object[SCAN_MAX_DEPTH / 64]; /* a bit for each, the outermost first */
     struct span member;                      /* the top-level key that pos is inside */
     struct scan_object *out;                 /* NULL: nobody wants the members */
@@ -220,13 +221,13 @@ static bool read_exponent(struct scanner *s, const unsigned char **p, long *expo
     return true;
 }
 
-/* Whether the number written out without an exponent has few enough digits. Zeros count like other
+/* How many digits the number has when it is written out without an exponent. Zeros count like other
  * digits: numeric keeps the scale of 0e-999, too. */
-static bool fits(size_t integer, size_t fraction, long exponent)
+static size_t written_out(size_t integer, size_t fraction, long exponent)
 {
     long before = (long)integer + exponent;
     long after = (long)fraction - exponent;
-    return (before > 1 ? before : 1) + (after > 0 ? after : 0) <= SCAN_MAX_DIGITS;
+    return (size_t)(before > 1 ? before : 1) + (size_t)(after > 0 ? after : 0);
 }
 
 static bool skip_number(struct scanner *s)
@@ -253,8 +254,13 @@ static bool skip_number(struct scanner *s)
         if (!read_exponent(s, &p, &exponent))
             return false;
     }
-    if (!fits(integer, fraction, exponent))
+    size_t count = written_out(integer, fraction, exponent);
+    if (count > SCAN_MAX_DIGITS)
         return fail(s, s->pos, "number of over 1000 digits");
+    if (count > integer + fraction)
+        s->growth += count - integer - fraction;
+    if (s->growth > SCAN_MAX_GROWTH)
+        return fail(s, s->pos, "numbers that add over 4 MiB when they are written out");
     s->pos = p;
     return true;
 }

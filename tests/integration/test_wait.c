@@ -136,6 +136,100 @@ START_TEST(ack_folded_is_visible_in_sql)
 }
 END_TEST
 
+/* I2: a wait made right behind a receipt, on another connection, while all workers are busy, counts
+ * what has not begun: SQL always shows the operation when the answer is there */
+START_TEST(await_elsewhere_is_visible_in_sql)
+{
+    enum { ROUNDS = 1500, BACKGROUND = 40 };
+    struct env *env = ENV();
+    struct daemon *daemon = daemon_start(env, "workers=2", NULL);
+    struct conn *writer = conn_open(daemon);
+    struct conn *waiter = conn_open(daemon);
+    struct conn *crowd = conn_open(daemon);
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int k = 0; k < BACKGROUND; k++)
+            conn_line(crowd, "{'document':'b%d','action':'update','fields':{'n':%d}}", k, i);
+        conn_flush(crowd);
+        int64_t seq = reply_int(
+            ask(writer, "{'document':'d%d','action':'update','fields':{'n':%d}}", i % 3, i), "seq");
+        expect(ask(waiter, "{'request':'await','seq':%lld}", (long long)seq),
+               "{'outcome':'folded'}");
+        expect_sql(env, env_printf(env, "%d", i),
+                   "select fields ->> 'n' from foldd.documents where id = 'd%d'", i % 3);
+        while (conn_has_reply(crowd))
+            ck_assert_ptr_nonnull(conn_read_raw(crowd, TEST_WAIT_MS));
+    }
+    env_free(env);
+}
+END_TEST
+
+/* I4: whatever there is of an operation, a wait for it has an answer of its own, in time */
+START_TEST(every_wait_has_an_answer_of_its_own)
+{
+    struct env *env = ENV();
+    struct daemon *daemon = daemon_start(env, NULL);
+    struct conn *conn = conn_open(daemon);
+    int64_t start = now_ms();
+    expect(ask(conn, "{'request':'await','seq':1,'timeout_ms':200}"),
+           "{'outcome':'timeout','state':'unknown'}");
+    expect(ask(conn, "{'request':'await','document':'d','id':'x','timeout_ms':200}"),
+           "{'outcome':'timeout','state':'unknown'}");
+    expect(ask(conn, "{'document':'d','id':'c','action':'create','fields':{}}"), "{'ok':true}");
+    expect(ask(conn, "{'document':'d','id':'gone','action':'delete'}"), "{'ok':true}");
+    expect(ask(conn, "{'document':'d','id':'late','action':'update','fields':{}}"), "{'ok':true}");
+    expect(ask(conn, "{'request':'await','document':'d','id':'c'}"), "{'outcome':'folded'}");
+    expect(ask(conn, "{'request':'await','document':'d','id':'gone'}"), "{'outcome':'folded'}");
+    expect(ask(conn, "{'request':'await','document':'d','id':'late'}"), "{'outcome':'ignored'}");
+    expect(ask(conn, "{'request':'await','document':'d','id':'never','timeout_ms':200}"),
+           "{'outcome':'timeout','state':'unknown'}");
+    expect(ask(conn, "{'request':'await','document':'never','id':'c','timeout_ms':200}"),
+           "{'outcome':'timeout','state':'unknown'}");
+    poison_make(env, "bad");
+    expect(ask(conn, "{'document':'bad','id':'p','action':'create','fields':{}}"), "{'ok':true}");
+    expect(ask(conn, "{'request':'await','document':'bad','id':'p'}"),
+           "{'outcome':'parked','sqlstate':'P0001'}");
+    poison_heal(env);
+    gate_make(env, "^slow$");
+    expect(ask(conn, "{'document':'slow','id':'q','action':'create','fields':{}}"), "{'ok':true}");
+    expect(ask(conn, "{'request':'await','document':'slow','id':'q','timeout_ms':200}"),
+           "{'outcome':'timeout','state':'queued'}");
+    ck_assert_int_lt(now_ms() - start, 10000);
+    gate_open(env);
+    expect(ask(conn, "{'request':'await','document':'slow','id':'q','timeout_ms':3600000}"),
+           "{'outcome':'folded'}");
+    expect_error(ask(conn, "{'request':'await','document':'d','id':'c','timeout_ms':-1}"),
+                 "invalid", "timeout_ms");
+    expect_error(ask(conn, "{'request':'await','document':'d','id':'c','timeout_ms':0.5}"),
+                 "invalid", "timeout_ms");
+    env_free(env);
+}
+END_TEST
+
+/* I1: an operation that could not be stored holds up no wait for another */
+START_TEST(failed_operation_holds_up_no_wait)
+{
+    struct env *env = ENV();
+    struct conn *conn = conn_open(daemon_start(env, NULL));
+    expect(ask(conn, "{'document':'e','id':'x','action':'create','fields':{},'ack':'folded'}"),
+           "{'ok':true}");
+    sql(env, "alter table foldd.operations add constraint c check (document <> 'bad')");
+    int64_t start = now_ms();
+    conn_line(conn, "{'document':'bad','id':'x','action':'create','fields':{},'ack':'folded'}");
+    conn_line(conn, "{'request':'await','document':'bad','id':'x','timeout_ms':300}");
+    conn_line(conn, "{'request':'await','document':'e','id':'x','timeout_ms':2000}");
+    conn_line(conn, "{'document':'f','id':'x','action':'create','fields':{},'ack':'folded'}");
+    conn_flush(conn);
+    expect_error(conn_read(conn), "invalid", "23514");
+    expect(conn_read(conn), "{'outcome':'timeout','state':'unknown'}");
+    ck_assert_int_lt(now_ms() - start, 2000);
+    expect(conn_read(conn), "{'outcome':'folded'}");
+    expect(conn_read(conn), "{'outcome':'folded'}");
+    ck_assert_int_lt(now_ms() - start, 2000);
+    barrier(conn);
+    env_free(env);
+}
+END_TEST
+
 /* R23: a wait for an operation that stands behind it in the same pipeline */
 START_TEST(wait_does_not_stop_the_writes_behind_it)
 {
@@ -294,6 +388,9 @@ Suite *wait_suite(void)
     tcase_add_test(await, update_after_delete_is_ignored);
     tcase_add_test(await, ack_folded_is_visible_in_sql);
     tcase_add_test(await, many_waits);
+    tcase_add_test(await, await_elsewhere_is_visible_in_sql);
+    tcase_add_test(await, every_wait_has_an_answer_of_its_own);
+    tcase_add_test(await, failed_operation_holds_up_no_wait);
     suite_add_tcase(suite, await);
     TCase *order = tcase_create("order");
     tcase_set_timeout(order, 60);

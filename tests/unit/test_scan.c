@@ -393,6 +393,24 @@ START_TEST(numbers_expand_to_a_thousand_digits)
 }
 END_TEST
 
+/* "[1e999,1e999,...": each adds 999 digits. */
+START_TEST(numbers_together_grow_by_so_much)
+{
+    const size_t fit = SCAN_MAX_GROWTH / 999;
+    struct buf text = {0};
+    buf_add_char(&text, '[');
+    for (size_t i = 0; i < fit; i++)
+        buf_add_str(&text, "1e999,12345678901234567890,0.5,");
+    size_t at = text.len;
+    buf_add_str(&text, "1]");
+    accept_len(text.data, text.len);
+    text.len = at;
+    buf_add_str(&text, "1e999]");
+    refuse_len(text.data, text.len, at, "numbers that add over 4 MiB when they are written out");
+    buf_fini(&text);
+}
+END_TEST
+
 /* Strings */
 
 START_TEST(escapes_are_checked)
@@ -623,6 +641,7 @@ Suite *scan_suite(void)
     tcase_add_test(tcase, containers_close_in_order);
     tcase_add_test(tcase, numbers_follow_the_grammar);
     tcase_add_test(tcase, numbers_expand_to_a_thousand_digits);
+    tcase_add_test(tcase, numbers_together_grow_by_so_much);
     tcase_add_test(tcase, escapes_are_checked);
     tcase_add_test(tcase, surrogates_come_in_pairs);
     tcase_add_test(tcase, utf8_is_exactly_what_unicode_says);
