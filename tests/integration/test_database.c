@@ -342,7 +342,7 @@ START_TEST(long_absence_is_quiet)
 }
 END_TEST
 
-/* R4, C13: defaults of the role and the database that would break the promises do not */
+/* F13, F21, R4, C13: defaults of the role and the database that would break the promises do not */
 START_TEST(hostile_defaults_do_no_harm)
 {
     struct env *env = ENV();

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* H2: every sequence of create, update and delete up to length 5, each in one write */
+/* C7, H2: every sequence of create, update and delete up to length 5, each in one write */
 START_TEST(every_short_history_equals_the_model)
 {
     struct env *env = ENV();
@@ -94,6 +94,7 @@ START_TEST(collections_are_apart)
 }
 END_TEST
 
+/* D17 */
 START_TEST(merge_patch_of_nested_objects)
 {
     struct env *env = ENV();

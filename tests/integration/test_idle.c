@@ -29,6 +29,7 @@ static void expect_idle(struct env *env, struct daemon *daemon, struct conn *con
     ck_assert_msg(woken <= WAKE_UPS_MAX, "%lld wake-ups in %d ms", (long long)woken, WATCH_MS);
 }
 
+/* G3 */
 START_TEST(idle_after_start)
 {
     struct env *env = ENV();
@@ -38,6 +39,7 @@ START_TEST(idle_after_start)
 }
 END_TEST
 
+/* G3 */
 START_TEST(idle_after_work)
 {
     struct env *env = ENV();
@@ -53,7 +55,7 @@ START_TEST(idle_after_work)
 }
 END_TEST
 
-/* Open waits and silent clients cost nothing either */
+/* G3: open waits and silent clients cost nothing either */
 START_TEST(idle_with_waiting_clients)
 {
     struct env *env = ENV();

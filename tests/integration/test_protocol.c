@@ -170,6 +170,7 @@ static const struct wrong wrong_lines[] = {
     {"{'document':'d','id':'a','\\u0069d':'b','action':'create','fields':{}}", "id"},
     /* D19, D21 */
     {"\xef\xbb\xbf{'document':'d','action':'create','fields':{}}", "0"},
+    {"\xff\xfe{", "0"},
     {"{'document':'d','action':'create','fields':{}}{'document':'e','action':'create',"
      "'fields':{}}",
      "46"},

@@ -30,7 +30,7 @@ static void begin_paused(struct conn *conn)
                "{'ok':true}");
 }
 
-/* R11, scenario 2: the rows are held by FOR UPDATE while the five arrive */
+/* A1, R11, scenario 2: the rows are held by FOR UPDATE while the five arrive */
 START_TEST(five_operations_behind_held_rows_are_two_tasks)
 {
     struct env *env = ENV();

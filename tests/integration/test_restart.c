@@ -79,7 +79,8 @@ START_TEST(kill_and_no_retry)
 }
 END_TEST
 
-/* Scenario 28: what is in the log and not folded when foldd starts is folded without being asked */
+/* B11, scenario 28: what is in the log and not folded when foldd starts is folded without being
+ * asked */
 START_TEST(backlog_is_folded_at_start)
 {
     enum { OPS = 20000 };
@@ -103,8 +104,8 @@ START_TEST(backlog_is_folded_at_start)
 }
 END_TEST
 
-/* Scenario 31, R15: new operations while foldd catches up with a backlog: each is folded once, the
- * seam included, and status and await answer within 100 ms */
+/* J6, B11, scenario 31, R15: new operations while foldd catches up with a backlog: each is folded
+ * once, the seam included, and status and await answer within 100 ms */
 START_TEST(live_operations_during_catch_up)
 {
     enum { OPS = 60000, LIVE = 20000 };

@@ -35,7 +35,7 @@ static bool exists(const char *path)
     return lstat(path, &st) == 0;
 }
 
-/* Scenario 57: the first one keeps its socket and its clients */
+/* E11, scenario 57: the first one keeps its socket and its clients */
 START_TEST(second_on_the_same_socket_refuses)
 {
     struct env *env = ENV();
@@ -87,7 +87,7 @@ START_TEST(many_start_on_one_socket)
 }
 END_TEST
 
-/* Another socket, the same database: it refuses or stands by, and the first goes on unharmed */
+/* F8: another socket, the same database: it refuses or stands by, and the first goes on unharmed */
 START_TEST(second_on_the_same_database_does_no_harm)
 {
     struct env *env = ENV();
@@ -139,6 +139,7 @@ START_TEST(other_encodings_are_refused)
 }
 END_TEST
 
+/* F21 */
 START_TEST(missing_rights_are_named)
 {
     struct env *env = ENV();
@@ -324,6 +325,7 @@ START_TEST(stale_socket_is_replaced)
 }
 END_TEST
 
+/* E10 */
 START_TEST(impossible_socket_paths)
 {
     struct env *env = ENV();

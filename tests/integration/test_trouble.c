@@ -70,7 +70,7 @@ START_TEST(poisoned_document_is_parked_alone)
 }
 END_TEST
 
-/* R11: parked, then more operations, a restart, more operations: none is folded over the gap */
+/* B5, R11: parked, then more operations, a restart, more operations: none is folded over the gap */
 START_TEST(parked_document_survives_restarts)
 {
     struct env *env = ENV();
