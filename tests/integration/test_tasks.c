@@ -32,14 +32,16 @@ static PGconn *stand_at(struct env *env, enum point point)
     return session;
 }
 
-static void wait_standing(struct env *env, struct conn *conn, enum point point)
+static void wait_standing(struct env *env, enum point point)
 {
     if (point == BEFORE_READING)
         sql_wait(env, "t",
                  "select count(*) > 0 from pg_locks where not granted and relation ="
                  " 'foldd.skipped'::regclass");
     else
-        status_wait(conn, "running", 1);
+        sql_wait(env, "1",
+                 "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and"
+                 " application_name = 'foldd worker' and datname = current_database()");
 }
 
 /* A2: an update that comes while the task of its document is at any point is not lost */
@@ -53,7 +55,7 @@ START_TEST(update_at_each_point_of_a_fold)
     barrier(conn);
     PGconn *session = stand_at(env, point);
     store(conn, "d", "under way", 1);
-    wait_standing(env, conn, point);
+    wait_standing(env, point);
     if (point == AFTER_COMMIT) {
         daemon_signal(daemon, SIGSTOP);
         gate_open(env);
