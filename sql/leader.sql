@@ -78,6 +78,11 @@ CREATE OR REPLACE FUNCTION foldd.save_cursor(epoch bigint, token text, seq bigin
 AS $$
 BEGIN
     PERFORM foldd.enter(save_cursor.epoch, save_cursor.token);
+    -- As in foldd.append(): a dump was restored under the running daemon.
+    IF save_cursor.seq > foldd.head() THEN
+        RAISE EXCEPTION 'the log has gone back behind %: the database was restored meanwhile',
+            save_cursor.seq USING ERRCODE = 'FD001';
+    END IF;
     UPDATE foldd.cursor c SET seq = save_cursor.seq WHERE c.seq < save_cursor.seq;
 END
 $$;
