@@ -242,7 +242,8 @@ static void on_looked(void *arg, const PGresult *result, const struct err *err)
         log_warning("look_up_failed", "sqlstate=%s error=%s", err->sqlstate,
                     log_text(err->message));
     }
-    if (waits && wait->overdue && !wait->looking)
+    bool over = wait->overdue || (wait->vain && !wait->known);
+    if (waits && over && !wait->looking)
         answer_timeout(await, wait);
 }
 
@@ -322,6 +323,17 @@ void await_stored(struct await *await, struct slot *slot, const struct op *op, i
 void await_end(struct await *await, struct slot *slot)
 {
     answer_timeout(await, slot->wait);
+}
+
+void await_end_unknown(struct await *await, struct slot *slot)
+{
+    struct wait *wait = slot->wait;
+    if (wait->kind != WAIT_OUTCOME || wait->known)
+        return;
+    if (wait->looking)
+        wait->vain = true;
+    else
+        answer_timeout(await, wait);
 }
 
 void await_end_all(struct await *await)
