@@ -59,7 +59,7 @@ struct client_limits {
     size_t max_line;
     size_t max_pending; /* bytes of requests and replies under way of one connection */
     size_t max_all;     /* of all of them together: beyond that each may have SCARCE_PENDING */
-    size_t max_input;   /* bytes that were read and are no requests yet, of all */
+    size_t max_input;   /* bytes for lines that are long and not whole yet, of all */
     size_t max_waits;   /* slots of one connection that slot_count_wait has counted */
     size_t max_clients;
     int64_t line_timeout_ms;        /* for the rest of a line that has begun */

@@ -16,15 +16,19 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "timer.h"
 
 enum {
     SLOT_CHARGE = 512,        /* what a slot weighs besides its text */
     TRIM_BYTES = 1024 * 1024, /* connections that held as much give memory back to the system */
+    TRIM_DELAY_MS = 1000,
     HANGUP_CHECK_S = 1,
+    GRANT_MS = 1000,            /* for a long line while others wait for its memory */
     SCARCE_PENDING = 64 * 1024, /* what one connection may have under way when memory is scarce */
 };
 
 static void on_hangup_timer(evutil_socket_t fd, short what, void *arg);
+static void on_trim_timer(evutil_socket_t fd, short what, void *arg);
 static void on_unread_overdue(void *arg, struct overdue_node *node);
 
 struct clients *clients_new(struct event_base *base, const struct client_limits *limits,
@@ -37,11 +41,14 @@ struct clients *clients_new(struct event_base *base, const struct client_limits 
     TAILQ_INIT(&clients->all);
     TAILQ_INIT(&clients->dirty);
     TAILQ_INIT(&clients->blocked);
+    TAILQ_INIT(&clients->granted);
     TAILQ_INIT(&clients->held);
     overdue_init(&clients->half_lines, base, limits->line_timeout_ms, client_on_line_overdue,
                  clients);
+    overdue_init(&clients->wanted, base, GRANT_MS, client_on_grant_overdue, clients);
     overdue_init(&clients->unread, base, limits->write_timeout_ms, on_unread_overdue, clients);
     clients->hangup_timer = evtimer_new(base, on_hangup_timer, clients);
+    clients->trim_timer = evtimer_new(base, on_trim_timer, clients);
     return clients;
 }
 
@@ -116,8 +123,10 @@ void clients_free(struct clients *clients)
     while ((client = TAILQ_FIRST(&clients->all)) != NULL)
         client_free(client);
     overdue_fini(&clients->half_lines);
+    overdue_fini(&clients->wanted);
     overdue_fini(&clients->unread);
     event_free(clients->hangup_timer);
+    event_free(clients->trim_timer);
     free(clients);
 }
 
@@ -127,8 +136,9 @@ static size_t load(struct client *client)
     size_t now = client->charge + evbuffer_get_length(client->output);
     client->clients->load += now - client->counted;
     client->counted = now;
-    if (now + client->input_counted > client->peak)
-        client->peak = now + client->input_counted;
+    size_t held = now + line_pending(&client->input);
+    if (held > client->peak)
+        client->peak = held;
     return now;
 }
 
@@ -228,7 +238,7 @@ void clients_set_limits(struct clients *clients, const struct client_limits *lim
             client_end_with_error(client, REPLY_FORBIDDEN, not_allowed);
         client_mark_dirty(client);
     }
-    clients_release_held(clients);
+    clients_grant(clients);
 }
 
 void clients_stop_reading(struct clients *clients)
@@ -403,6 +413,16 @@ static void client_turn(struct client *client)
         watch_hangup(client->clients);
 }
 
+/* Later, since what was under way for connections that are gone goes after them. */
+static void on_trim_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct clients *clients = arg;
+    (void)fd;
+    (void)what;
+    clients->freed = 0;
+    malloc_trim(0);
+}
+
 void clients_turn(struct clients *clients)
 {
     struct client *client;
@@ -414,10 +434,8 @@ void clients_turn(struct clients *clients)
         if (client->dead && !client->dirty)
             client_free(client);
     }
-    if (clients->freed > TRIM_BYTES) {
-        malloc_trim(0);
-        clients->freed = 0;
-    }
+    if (clients->freed > TRIM_BYTES && !evtimer_pending(clients->trim_timer, NULL))
+        timer_set(clients->trim_timer, TRIM_DELAY_MS);
 }
 
 bool clients_dirty(const struct clients *clients)

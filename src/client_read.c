@@ -10,76 +10,69 @@
 #include "log.h"
 
 enum {
-    READ_BYTES = 64 * 1024,   /* per connection and turn: nobody starves the others */
-    LINES_PER_TURN = 256,     /* the same for requests that are cheap to send and dear to answer */
-    SCARCE_INPUT = 16 * 1024, /* what a connection may have of a line when memory is scarce */
+    READ_BYTES = 64 * 1024, /* per connection and turn: nobody starves the others */
+    LINES_PER_TURN = 256,   /* the same for requests that are cheap to send and dear to answer */
+    SHORT_LINE = 16 * 1024, /* what every connection may have of a line */
 };
 
 void client_set_reading(struct client *client)
 {
-    bool want = !client->paused && !client->held && client->no_room == NULL && !client->eof &&
-                !client->closing && !client->dead && !client->clients->stopped;
+    bool want = !client->paused && client->input_state != INPUT_HELD && client->no_room == NULL &&
+                !client->eof && !client->closing && !client->dead && !client->clients->stopped;
     if (want)
         event_add(client->read_event, NULL);
     else
         event_del(client->read_event);
 }
 
-/* --- memory for lines: beyond max_input a connection gets no more than SCARCE_INPUT for one,
- * except the favoured one until its line is whole. So long lines come in one by one. */
+/* --- memory for long lines: who has more than SHORT_LINE of a line needs a grant of max_line, and
+ * of those there are as many as go into max_input. */
 
-static bool is_input_scarce(const struct clients *clients)
+static void set_input_state(struct client *client, enum input_state state)
 {
-    return clients->input >= clients->limits.max_input;
-}
-
-static void count_input(struct client *client)
-{
-    size_t now = line_pending(&client->input);
-    client->clients->input += now - client->input_counted;
-    client->input_counted = now;
-}
-
-/* There may be memory: for all, or for the next favoured one. */
-void clients_release_held(struct clients *clients)
-{
-    struct client *client;
-    while ((client = TAILQ_FIRST(&clients->held)) != NULL) {
-        bool plenty = clients->input < clients->limits.max_input / 2;
-        if (!plenty && clients->favoured != NULL)
-            return;
-        if (!plenty)
-            clients->favoured = client;
-        TAILQ_REMOVE(&clients->held, client, held_link);
-        client->held = false;
-        client_set_reading(client);
+    struct clients *clients = client->clients;
+    if (client->input_state == INPUT_HELD)
+        TAILQ_REMOVE(&clients->held, client, long_link);
+    if (client->input_state == INPUT_LONG) {
+        TAILQ_REMOVE(&clients->granted, client, long_link);
+        overdue_stop(&clients->wanted, &client->grant);
+        clients->grants--;
+    }
+    client->input_state = state;
+    if (state == INPUT_HELD)
+        TAILQ_INSERT_TAIL(&clients->held, client, long_link);
+    if (state == INPUT_LONG) {
+        TAILQ_INSERT_TAIL(&clients->granted, client, long_link);
+        clients->grants++;
     }
 }
 
-/* The line that the connection was in is over. */
-static void end_favour(struct client *client)
+static bool can_grant(const struct clients *clients)
 {
-    struct clients *clients = client->clients;
-    if (clients->favoured == client)
-        clients->favoured = NULL;
-    if (client->held)
-        TAILQ_REMOVE(&clients->held, client, held_link);
-    client->held = false;
-    clients_release_held(clients);
+    const struct client_limits *limits = &clients->limits;
+    return clients->grants == 0 || clients->grants < limits->max_input / limits->max_line;
 }
 
-/* In the middle of a line: may it grow? */
-static void hold_if_scarce(struct client *client)
+void clients_grant(struct clients *clients)
 {
-    struct clients *clients = client->clients;
-    if (client->held || client->input_counted < SCARCE_INPUT || !is_input_scarce(clients))
+    struct client *client;
+    while ((client = TAILQ_FIRST(&clients->held)) != NULL && can_grant(clients)) {
+        set_input_state(client, INPUT_LONG);
+        client_set_reading(client);
+    }
+    if (client == NULL)
         return;
-    if (clients->favoured == NULL)
-        clients->favoured = client;
-    if (clients->favoured == client)
+    TAILQ_FOREACH(client, &clients->granted, long_link)
+        overdue_start(&clients->wanted, &client->grant);
+}
+
+/* The line that the connection was in is over. */
+static void end_line(struct client *client)
+{
+    if (client->input_state == INPUT_SHORT)
         return;
-    client->held = true;
-    TAILQ_INSERT_TAIL(&clients->held, client, held_link);
+    set_input_state(client, INPUT_SHORT);
+    clients_grant(client->clients);
 }
 
 void client_drop_input(struct client *client)
@@ -87,9 +80,8 @@ void client_drop_input(struct client *client)
     size_t max = client->input.max;
     line_fini(&client->input);
     line_init(&client->input, max);
-    count_input(client);
     overdue_stop(&client->clients->half_lines, &client->half_line);
-    end_favour(client);
+    end_line(client);
 }
 
 static bool is_blank(struct span line)
@@ -133,35 +125,58 @@ static void refuse_long_line(struct client *client)
     client_end_with_error(client, REPLY_TOO_LARGE, message);
 }
 
-/* With something unread the delay is ours: the line gets its time anew. */
+/* With something unread the delay may be ours. */
+static bool has_unread(const struct client *client)
+{
+    int bytes;
+    return ioctl(client->fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+static void end_half_line(struct client *client, const char *reason, int64_t ms)
+{
+    char message[80];
+    log_warning("client_dropped", "conn=%lld peer=%s reason=%s", (long long)client->id,
+                client->actor, reason);
+    snprintf(message, sizeof(message), "the line was not ended within %lld ms (%s)", (long long)ms,
+             reason);
+    client_end_with_error(client, REPLY_INVALID, message);
+}
+
 void client_on_line_overdue(void *arg, struct overdue_node *node)
 {
     struct clients *clients = arg;
     struct client *client = CONTAINER_OF(node, struct client, half_line);
-    char message[80];
-    int unread;
-    if (ioctl(client->fd, FIONREAD, &unread) == 0 && unread > 0) {
+    if (has_unread(client))
         overdue_start(&clients->half_lines, node);
+    else
+        end_half_line(client, "line_timeout", clients->limits.line_timeout_ms);
+}
+
+void client_on_grant_overdue(void *arg, struct overdue_node *node)
+{
+    struct clients *clients = arg;
+    struct client *client = CONTAINER_OF(node, struct client, grant);
+    if (TAILQ_EMPTY(&clients->held))
         return;
-    }
-    log_warning("client_dropped", "conn=%lld peer=%s reason=line_timeout", (long long)client->id,
-                client->actor);
-    snprintf(message, sizeof(message), "the line was not ended within %lld ms (line_timeout)",
-             (long long)clients->limits.line_timeout_ms);
-    client_end_with_error(client, REPLY_INVALID, message);
+    if (has_unread(client))
+        overdue_start(&clients->wanted, node);
+    else
+        end_half_line(client, "max_input", clients->wanted.timeout_ms);
 }
 
 /* What is left in the buffer when no whole line is. */
 static void watch_half_line(struct client *client, bool is_new)
 {
     struct overdue *half_lines = &client->clients->half_lines;
-    if (client->input_counted == 0)
+    size_t pending = line_pending(&client->input);
+    if (pending == 0 || is_new)
         overdue_stop(half_lines, &client->half_line);
-    else if (is_new)
-        overdue_restart(half_lines, &client->half_line);
-    else
+    if (pending > 0)
         overdue_start(half_lines, &client->half_line);
-    hold_if_scarce(client);
+    if (pending > SHORT_LINE && client->input_state == INPUT_SHORT) {
+        set_input_state(client, INPUT_HELD);
+        clients_grant(client->clients);
+    }
 }
 
 /* Lines that are in the buffer, until there are no more or the connection has to wait. */
@@ -203,9 +218,9 @@ void client_take_lines(struct client *client)
     bool waits_for_more = status == LINE_MORE && !client->closing;
     if (waits_for_more && client->eof)
         take_last_line(client);
-    count_input(client);
+    line_trim(&client->input, READ_BYTES);
     if (taken > 0)
-        end_favour(client);
+        end_line(client);
     if (waits_for_more && !client->eof)
         watch_half_line(client, taken > 0);
     else
@@ -225,9 +240,10 @@ void client_on_read(evutil_socket_t fd, short what, void *arg)
         client_take_lines(client);
         return;
     }
-    bool scarce = is_input_scarce(client->clients) && client->clients->favoured != client;
+    /* In the middle of a line that has no grant, a little more may complete it. */
+    bool little = client->input_state == INPUT_SHORT && line_pending(&client->input) > 0;
     size_t room;
-    char *space = line_space(&client->input, scarce ? SCARCE_INPUT : READ_BYTES, &room);
+    char *space = line_space(&client->input, little ? SHORT_LINE : READ_BYTES, &room);
     ssize_t count = read(fd, space, room);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return;

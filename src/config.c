@@ -46,7 +46,7 @@ const struct config_option config_options[] = {
      "the same of all clients together; beyond that each may have 64KiB",
      AT(max_clients_pending_bytes)},
     {"max_input", CONFIG_SIZE, "32MiB", MIB, 16384LL * MIB, CONFIG_RELOAD,
-     "what was read of lines, all clients together; beyond that one long line comes in at a time",
+     "memory for lines over 16KiB that are not whole yet; others wait for their turn",
      AT(max_input_bytes)},
     {"max_waits", CONFIG_COUNT, "1000", 1, 100000, CONFIG_RELOAD,
      "open waits of one client: await, barrier, operations with ack folded", AT(max_waits)},
