@@ -16,7 +16,7 @@ static int run_suites(void)
         model_suite,    protocol_suite, lines_suite,      ids_suite,     wait_suite,
         exact_suite,    fold_suite,     requeue_suite,    trouble_suite, restart_suite,
         database_suite, start_suite,    standalone_suite, import_suite,  idle_suite,
-        operate_suite,  sql_suite,      restored_suite,
+        operate_suite,  sql_suite,      restored_suite,   clients_suite, reload_suite,
     };
     SRunner *runner = srunner_create(NULL);
     for (size_t i = 0; i < sizeof suites / sizeof suites[0]; i++)

@@ -23,5 +23,7 @@ Suite *standalone_suite(void);
 Suite *import_suite(void);
 Suite *idle_suite(void);
 Suite *sql_suite(void);
+Suite *clients_suite(void);
+Suite *reload_suite(void);
 
 #endif
