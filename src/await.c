@@ -257,8 +257,7 @@ static void on_looked(void *arg, const PGresult *result, const struct err *err)
         log_warning("look_up_failed", "sqlstate=%s error=%s", err->sqlstate,
                     log_text(err->message));
     }
-    bool over = wait->overdue || (wait->vain && !wait->known);
-    if (waits && over && !wait->looking)
+    if (waits && !wait->looking && (wait->overdue || (wait->vain && !wait->known)))
         answer_timeout(await, wait);
 }
 
