@@ -378,8 +378,7 @@ START_TEST(client_that_reads_slowly_stays)
 {
     enum { LINES = 50000 };
     struct env *env = ENV();
-    struct daemon *daemon =
-        daemon_start(env, "write_timeout=1s", "max_client_pending=1MiB", NULL);
+    struct daemon *daemon = daemon_start(env, "write_timeout=1s", "max_client_pending=1MiB", NULL);
     struct conn *slow = conn_open(daemon);
     queue_pings(slow, LINES);
     for (int i = 0; i < 40; i++) {
