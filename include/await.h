@@ -46,6 +46,9 @@ void await_stored(struct await *await, struct slot *slot, const struct op *op, i
                   enum receipt_kind kind);
 /* Answer the slot's wait now, with what is known. */
 void await_end(struct await *await, struct slot *slot);
+/* The same if the operation that it is for may not have been read yet. What is in the log, and what
+ * was read before a barrier, is settled without anything more being read. */
+void await_end_unknown(struct await *await, struct slot *slot);
 /* Answer all of them, and all that come, without waiting (a stop). */
 void await_end_all(struct await *await);
 

@@ -2,6 +2,11 @@
 /*
  * client: the connections: read cap, reply order, back-pressure, close.
  *
+ * Everything that a client can pile up has a limit, and full means that it is not read until half
+ * empty: requests and replies under way, open waits, and the memory for lines that are not whole
+ * yet. Who leaves a line unfinished or its replies unread for too long is dropped, so that nothing
+ * of this is held for ever.
+ *
  * Every request line has a slot; slots keep the order of the lines, so that replies leave in it
  * whatever the order in which they are decided. Writes act as they are read; a read or a wait is
  * started when every earlier line of its connection is decided, except that behind an unfinished
@@ -17,7 +22,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <sys/types.h>
 
 #include "buf.h"
 #include "proto.h"
@@ -25,6 +29,7 @@
 struct event_base;
 struct client;
 struct clients;
+struct peer_rules;
 struct wait;
 
 enum slot_kind { SLOT_WRITE, SLOT_WAIT, SLOT_READ };
@@ -45,6 +50,7 @@ struct slot {
     size_t charge;           /* bytes counted against the connection's limit */
     struct request *request; /* owned; of reads and waits, and of a write without room */
     struct wait *wait;       /* borrowed: the wait that owes the answer */
+    bool counted;            /* against the connection's max_waits */
     int64_t ticket;          /* barrier: operations accepted before it, on any connection */
     struct buf reply;
 };
@@ -53,9 +59,12 @@ struct client_limits {
     size_t max_line;
     size_t max_pending; /* bytes of requests and replies under way of one connection */
     size_t max_all;     /* of all of them together: beyond that each may have SCARCE_PENDING */
+    size_t max_input;   /* bytes for lines that are long and not whole yet, of all */
+    size_t max_waits;   /* slots of one connection that slot_count_wait has counted */
     size_t max_clients;
-    const gid_t *admin_groups; /* borrowed: their members may do what changes others' operations */
-    size_t admin_group_count;
+    int64_t line_timeout_ms;        /* for the rest of a line that has begun */
+    int64_t write_timeout_ms;       /* for taking replies */
+    const struct peer_rules *rules; /* borrowed */
 };
 
 struct client_handler {
@@ -65,8 +74,10 @@ struct client_handler {
     bool (*on_line)(void *arg, struct slot *slot, struct span line);
     /* The slot's turn has come; slot->request is set. False: still no room. */
     bool (*on_start)(void *arg, struct slot *slot);
-    /* The connection of a wait is gone, or is full behind it: end the wait now. */
+    /* The connection of a wait is gone: end the wait now. */
     void (*on_end_wait)(void *arg, struct slot *slot);
+    /* The connection is full behind a wait: end it now if it may be for what was not read. */
+    void (*on_full_behind)(void *arg, struct slot *slot);
     void *arg;
 };
 
@@ -74,6 +85,10 @@ struct client_handler {
 struct clients *clients_new(struct event_base *base, const struct client_limits *limits,
                             const struct client_handler *handler);
 void clients_free(struct clients *clients);
+
+/* Other limits and rules from now on; connections that may not be any more are closed. max_line
+ * stays as it was for those that are open. */
+void clients_set_limits(struct clients *clients, const struct client_limits *limits);
 
 /* Take over a connected socket. */
 void clients_accept(struct clients *clients, int fd);
@@ -96,6 +111,8 @@ bool clients_busy(const struct clients *clients);
 
 /* The answer is in slot->reply (whole lines): the slot is decided, and may be freed. */
 void slot_finish(struct slot *slot);
+/* The slot is or becomes a wait: it counts as one until it is finished. */
+void slot_count_wait(struct slot *slot);
 /* The write is durable: what comes behind it may start as behind a wait. */
 void slot_stored(struct slot *slot);
 
@@ -104,8 +121,7 @@ void slot_stored(struct slot *slot);
 void slot_mark_failing(struct slot *slot);
 bool slot_is_failing(const struct slot *slot);
 
-/* Whether the peer may do what changes others' operations: foldd's own user, root, and the members
- * of admin_groups, by the kernel's word (unix(7), SO_PEERCRED and SO_PEERGROUPS). */
+/* Whether the peer may do what changes others' operations (peer.h). */
 bool slot_is_admin(const struct slot *slot);
 
 /* Borrowed: who sent it, as the log calls it ("uid:1000"). */

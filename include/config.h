@@ -20,11 +20,15 @@ struct config {
     int64_t socket_mode;
     char *socket_group;
     char *admin_groups;
+    char *allow_users;
+    char *allow_groups;
     int64_t workers;
     int64_t max_line_bytes;
     int64_t max_pending_bytes;
     int64_t max_client_pending_bytes;
     int64_t max_clients_pending_bytes;
+    int64_t max_input_bytes;
+    int64_t max_waits;
     int64_t max_clients;
     int64_t batch_ops;
     int64_t batch_bytes;
@@ -36,6 +40,8 @@ struct config {
     int64_t lock_timeout_ms;
     int64_t fold_timeout_ms;
     int64_t safety_poll_ms;
+    int64_t line_timeout_ms;
+    int64_t write_timeout_ms;
     int64_t drain_timeout_ms;
     char *pg_bindir;
     char *log_level;
@@ -43,12 +49,16 @@ struct config {
 
 enum config_type { CONFIG_TEXT, CONFIG_COUNT, CONFIG_SIZE, CONFIG_TIME, CONFIG_MODE };
 
+/* What it takes for a change to take effect: SIGHUP is enough, or a restart is needed. */
+enum config_change { CONFIG_RESTART, CONFIG_RELOAD };
+
 struct config_option {
     const char *key;
     enum config_type type;
     const char *standard; /* the default, as one would write it */
     int64_t min;          /* of numbers: counts, bytes, milliseconds */
     int64_t max;
+    enum config_change change;
     const char *text; /* one line for --help, the sample file and the manual */
     size_t offset;    /* in struct config */
 };
@@ -67,6 +77,13 @@ bool config_set(struct config *config, const char *key, const char *value,
 
 /* Set one option from "KEY=VALUE". */
 bool config_set_pair(struct config *config, const char *pair, struct err *err) MUST_CHECK;
+
+/* Whether the option has the same value in both. */
+bool config_same(const struct config *a, const struct config *b,
+                 const struct config_option *option);
+
+/* Exchange the option's values: to gets the one of from. */
+void config_swap(struct config *to, struct config *from, const struct config_option *option);
 
 /* Read an INI text (sections are allowed and ignored, lines have at most 198 bytes: longer
  * connection strings go into a libpq service file); errors name the line and the key. */

@@ -48,6 +48,9 @@ struct ingest *ingest_new(struct event_base *base, const struct ingest_limits *l
 /* After clients_free: answers that are still owed are dropped. */
 void ingest_free(struct ingest *ingest);
 
+/* Other limits from now on. */
+void ingest_set_limits(struct ingest *ingest, const struct ingest_limits *limits);
+
 /* Take the operation; its slot gets the answer. False, with nothing changed, when there is no room.
  */
 bool ingest_submit(struct ingest *ingest, struct slot *slot, struct op *op);

@@ -45,6 +45,10 @@ enum line_status line_next(struct line *line, struct span *out);
 /* Take what is left without LF at the end of input; false when nothing is left. */
 bool line_rest(struct line *line, struct span *out);
 
+/* Give back the memory of an empty buffer beyond keep bytes. Invalidates the lines that were taken.
+ */
+void line_trim(struct line *line, size_t keep);
+
 /* Bytes that wait in the buffer. */
 size_t line_pending(const struct line *line);
 

@@ -24,7 +24,8 @@ struct listener_options {
     const char *group; /* "" leaves it */
 };
 
-typedef void (*listener_accept_fn)(void *arg, int fd);
+/* Take a connection over. False: no more until listener_resume. */
+typedef bool (*listener_accept_fn)(void *arg, int fd);
 
 /* Given: a listener that holds the path, but does not accept yet. */
 struct listener *listener_new(struct event_base *base, const struct listener_options *options,
@@ -36,7 +37,7 @@ bool listener_start(struct listener *listener, struct err *err) MUST_CHECK;
 /* Accept no more; unlink the socket, unless systemd owns it. */
 void listener_stop(struct listener *listener);
 
-/* Accept again after running out of descriptors. */
+/* There is room again, after on_accept has said that there is none. */
 void listener_resume(struct listener *listener);
 
 void listener_free(struct listener *listener);

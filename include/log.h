@@ -10,10 +10,15 @@
 #ifndef FOLDD_LOG_H
 #define FOLDD_LOG_H
 
+#include <stdbool.h>
+
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /* Lines above this level are dropped. The start is LOG_LEVEL_INFO. */
 void log_set_level(enum log_level level);
+
+/* The level of that name ("error", "warning", "info", "debug"); false when there is none. */
+bool log_find_level(const char *name, enum log_level *out);
 
 /* One line: event=EVENT followed by the formatted key=value pairs. Put text that may hold spaces
  * through log_text. */

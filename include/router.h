@@ -36,6 +36,10 @@ void router_free(struct router *router);
 bool router_on_line(void *arg, struct slot *slot, struct span line);
 bool router_on_start(void *arg, struct slot *slot);
 void router_on_end_wait(void *arg, struct slot *slot);
+void router_on_full_behind(void *arg, struct slot *slot);
+
+/* How long reads wait for a database from now on. */
+void router_set_db_timeout(struct router *router, int64_t db_timeout_ms);
 
 /* Reads that wait for the database: begin of a term, and its end. */
 void router_begin_term(struct router *router);

@@ -6,10 +6,12 @@
 #define FOLDD_SERVER_H
 
 #include "config.h"
+#include "reload.h"
 
 struct server_options {
-    const struct config *config;
+    struct config *config;  /* borrowed; a reload changes it */
     const char *standalone; /* folder of the private cluster; NULL: config->database */
+    struct reload_source source;
 };
 
 /* Run foldd until it is told to stop. Returns the exit code: 0 after a stop, 1 when it could not
@@ -17,6 +19,6 @@ struct server_options {
 int server_run(const struct server_options *options);
 
 /* Bring the schema of config->database to this binary's version, and return: foldd --migrate. */
-int server_migrate(const struct config *config);
+int server_migrate(struct config *config);
 
 #endif

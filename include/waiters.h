@@ -41,6 +41,7 @@ struct wait {
     bool ended;          /* answered while looking: freed when the look-up comes back */
     bool known;          /* its operation is in the log */
     bool overdue;        /* its deadline has passed while it is being looked up */
+    bool vain;           /* to be answered unless the look-up under way finds its operation */
     bool future;         /* in the owner's list */
     unsigned vain_looks; /* that found nothing although something had changed */
 };

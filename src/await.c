@@ -21,14 +21,17 @@
 enum {
     LOOK_GRACE_MS = 5000, /* a look-up under way may answer a wait that is over */
     VAIN_LOOKS_MAX = 3,
+    LOOKS_MAX = 256, /* under way at a time: what is sent ahead is memory that libpq keeps */
 };
 
-/* A look-up under way. */
+/* A look-up under way, or to be sent when there are fewer of those. */
 struct look {
-    LIST_ENTRY(look) link;
+    TAILQ_ENTRY(look) link;
     struct await *await;
     struct wait *wait;
 };
+
+TAILQ_HEAD(look_list, look);
 
 struct await {
     struct event_base *base;
@@ -37,7 +40,9 @@ struct await {
     struct pg *reader;
     struct event *timer;
     int64_t timer_ms; /* what it is set to; -1: not */
-    LIST_HEAD(, look) looks;
+    struct look_list looks;
+    struct look_list unsent;
+    size_t look_count;       /* of looks */
     struct wait_list future; /* awaits for a seq that the log has not reached */
     int64_t head;            /* as last seen by await_turn */
     bool stopping;
@@ -53,21 +58,31 @@ struct await *await_new(struct event_base *base, const struct await_queries *que
     await->waiters = waiters_new();
     await->timer = evtimer_new(base, on_timer, await);
     await->timer_ms = -1;
+    TAILQ_INIT(&await->looks);
+    TAILQ_INIT(&await->unsent);
     TAILQ_INIT(&await->future);
     return await;
+}
+
+/* Nobody looks any more: a wait that was answered meanwhile goes, too. */
+static void end_look(struct look_list *list, struct look *look)
+{
+    TAILQ_REMOVE(list, look, link);
+    look->wait->looking = false;
+    if (look->wait->ended)
+        free(look->wait);
+    free(look);
 }
 
 /* The connection is gone: nobody will answer what was asked. */
 static void forget_looks(struct await *await)
 {
     struct look *look;
-    while ((look = LIST_FIRST(&await->looks)) != NULL) {
-        LIST_REMOVE(look, link);
-        look->wait->looking = false;
-        if (look->wait->ended)
-            free(look->wait);
-        free(look);
-    }
+    while ((look = TAILQ_FIRST(&await->looks)) != NULL)
+        end_look(&await->looks, look);
+    while ((look = TAILQ_FIRST(&await->unsent)) != NULL)
+        end_look(&await->unsent, look);
+    await->look_count = 0;
 }
 
 void await_free(struct await *await)
@@ -183,6 +198,7 @@ static void answer_not_found(struct await *await, struct wait *wait)
 }
 
 static void look_up(struct await *await, struct wait *wait);
+static void send_looks(struct await *await);
 
 /* The operation is not in the log. A number that the log has passed will never be. */
 static bool on_unknown(struct await *await, struct wait *wait)
@@ -224,13 +240,12 @@ static void on_looked(void *arg, const PGresult *result, const struct err *err)
     struct look *look = arg;
     struct await *await = look->await;
     struct wait *wait = look->wait;
-    LIST_REMOVE(look, link);
-    free(look);
-    wait->looking = false;
-    if (wait->ended) {
-        free(wait);
+    bool ended = wait->ended;
+    end_look(&await->looks, look);
+    await->look_count--;
+    send_looks(await);
+    if (ended)
         return;
-    }
     bool waits = true;
     if (result != NULL && store_row_count(result) > 0) {
         struct store_operation_row row = store_operation_row(result);
@@ -242,8 +257,33 @@ static void on_looked(void *arg, const PGresult *result, const struct err *err)
         log_warning("look_up_failed", "sqlstate=%s error=%s", err->sqlstate,
                     log_text(err->message));
     }
-    if (waits && wait->overdue && !wait->looking)
+    if (waits && !wait->looking && (wait->overdue || (wait->vain && !wait->known)))
         answer_timeout(await, wait);
+}
+
+static void send_look(struct await *await, struct look *look)
+{
+    const struct wait *wait = look->wait;
+    const struct request *request = wait->slot->request;
+    struct span none = {NULL, 0};
+    struct span collection = request == NULL ? none : request->collection;
+    struct span document = request == NULL ? none : request->document;
+    struct span id = request == NULL || wait->number != 0 ? none : request->id;
+    TAILQ_REMOVE(&await->unsent, look, link);
+    TAILQ_INSERT_TAIL(&await->looks, look, link);
+    await->look_count++;
+    store_operation(await->reader, collection, document, id, wait->number, on_looked, look);
+}
+
+static void send_looks(struct await *await)
+{
+    struct look *look;
+    while (await->look_count < LOOKS_MAX && (look = TAILQ_FIRST(&await->unsent)) != NULL) {
+        if (look->wait->ended)
+            end_look(&await->unsent, look);
+        else
+            send_look(await, look);
+    }
 }
 
 static void look_up(struct await *await, struct wait *wait)
@@ -254,14 +294,9 @@ static void look_up(struct await *await, struct wait *wait)
     struct look *look = mem_zalloc(sizeof(*look));
     look->await = await;
     look->wait = wait;
-    LIST_INSERT_HEAD(&await->looks, look, link);
     wait->looking = true;
-    const struct request *request = wait->slot->request;
-    struct span none = {NULL, 0};
-    struct span collection = request == NULL ? none : request->collection;
-    struct span document = request == NULL ? none : request->document;
-    struct span id = request == NULL || wait->number != 0 ? none : request->id;
-    store_operation(await->reader, collection, document, id, wait->number, on_looked, look);
+    TAILQ_INSERT_TAIL(&await->unsent, look, link);
+    send_looks(await);
 }
 
 static struct wait *begin(struct await *await, struct slot *slot, enum wait_kind kind,
@@ -322,6 +357,17 @@ void await_stored(struct await *await, struct slot *slot, const struct op *op, i
 void await_end(struct await *await, struct slot *slot)
 {
     answer_timeout(await, slot->wait);
+}
+
+void await_end_unknown(struct await *await, struct slot *slot)
+{
+    struct wait *wait = slot->wait;
+    if (wait->kind != WAIT_OUTCOME || wait->known)
+        return;
+    if (wait->looking)
+        wait->vain = true;
+    else
+        answer_timeout(await, wait);
 }
 
 void await_end_all(struct await *await)

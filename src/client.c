@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "client.h"
+#include "client_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,68 +10,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <linux/sockios.h>
 #include <unistd.h>
 
-#include "line.h"
 #include "log.h"
+#include "timer.h"
 
 enum {
-    READ_BYTES = 64 * 1024,   /* per connection and turn: nobody starves the others */
     SLOT_CHARGE = 512,        /* what a slot weighs besides its text */
-    TRIM_BYTES = 1024 * 1024, /* a connection that held as much gives memory back to the system */
-    LINES_PER_TURN = 256,     /* the same for requests that are cheap to send and dear to answer */
+    TRIM_BYTES = 1024 * 1024, /* connections that held as much give memory back to the system */
+    TRIM_DELAY_MS = 1000,
     HANGUP_CHECK_S = 1,
-    PEER_GROUPS_MAX = 1024,
+    GRANT_MS = 1000,            /* for a long line while others wait for its memory */
     SCARCE_PENDING = 64 * 1024, /* what one connection may have under way when memory is scarce */
 };
 
-struct client {
-    TAILQ_ENTRY(client) link;
-    TAILQ_ENTRY(client) dirty_link;
-    TAILQ_ENTRY(client) blocked_link;
-    struct clients *clients;
-    int fd;
-    int64_t id;
-    struct event *read_event;
-    struct event *write_event;
-    struct line input;
-    struct evbuffer *output;
-    STAILQ_HEAD(, slot) slots;
-    struct slot *no_room;       /* the write that found no room; blocks reading */
-    bool failing;               /* R9: operations are refused until the first refusal is written */
-    const struct slot *refusal; /* that reply, until it is in the output */
-    size_t charge;
-    size_t counted; /* its part of clients->load */
-    int64_t lines;
-    bool dirty;
-    bool more;    /* lines are left that the others' turns come before */
-    bool paused;  /* full: not read until half empty */
-    bool eof;     /* the peer sends no more */
-    bool closing; /* reads no more: close when everything is sent */
-    bool dead;    /* free at the end of the turn */
-    bool admin;
-    bool heavy; /* it held much memory once */
-    char actor[24];
-};
-
-TAILQ_HEAD(client_list, client);
-
-struct clients {
-    struct event_base *base;
-    struct client_limits limits;
-    struct client_handler handler;
-    struct client_list all;
-    struct client_list dirty;
-    struct client_list blocked;
-    struct event *hangup_timer;
-    size_t count;
-    size_t load; /* bytes under way of all, as each was counted last */
-    int64_t last_id;
-    bool stopped;
-};
-
 static void on_hangup_timer(evutil_socket_t fd, short what, void *arg);
+static void on_trim_timer(evutil_socket_t fd, short what, void *arg);
+static void on_unread_overdue(void *arg, struct overdue_node *node);
 
 struct clients *clients_new(struct event_base *base, const struct client_limits *limits,
                             const struct client_handler *handler)
@@ -83,11 +41,18 @@ struct clients *clients_new(struct event_base *base, const struct client_limits 
     TAILQ_INIT(&clients->all);
     TAILQ_INIT(&clients->dirty);
     TAILQ_INIT(&clients->blocked);
+    TAILQ_INIT(&clients->granted);
+    TAILQ_INIT(&clients->held);
+    overdue_init(&clients->half_lines, base, limits->line_timeout_ms, client_on_line_overdue,
+                 clients);
+    overdue_init(&clients->wanted, base, GRANT_MS, client_on_grant_overdue, clients);
+    overdue_init(&clients->unread, base, limits->write_timeout_ms, on_unread_overdue, clients);
     clients->hangup_timer = evtimer_new(base, on_hangup_timer, clients);
+    clients->trim_timer = evtimer_new(base, on_trim_timer, clients);
     return clients;
 }
 
-static void mark_dirty(struct client *client)
+void client_mark_dirty(struct client *client)
 {
     if (client->dirty)
         return;
@@ -119,7 +84,7 @@ static void orphan_slots(struct client *client)
     }
 }
 
-static void client_die(struct client *client)
+void client_die(struct client *client)
 {
     if (client->dead)
         return;
@@ -129,16 +94,18 @@ static void client_die(struct client *client)
     if (client->no_room != NULL)
         TAILQ_REMOVE(&client->clients->blocked, client, blocked_link);
     client->no_room = NULL;
-    mark_dirty(client);
+    client_mark_dirty(client);
 }
 
 static void client_free(struct client *client)
 {
     struct clients *clients = client->clients;
-    bool heavy = client->heavy;
     orphan_slots(client);
+    client_drop_input(client);
+    overdue_stop(&clients->unread, &client->unread);
     TAILQ_REMOVE(&clients->all, client, link);
     clients->load -= client->counted;
+    clients->freed += client->peak;
     clients->count--;
     event_free(client->read_event);
     event_free(client->write_event);
@@ -146,8 +113,6 @@ static void client_free(struct client *client)
     evbuffer_free(client->output);
     close(client->fd);
     free(client);
-    if (heavy)
-        malloc_trim(0);
 }
 
 void clients_free(struct clients *clients)
@@ -157,7 +122,11 @@ void clients_free(struct clients *clients)
     struct client *client;
     while ((client = TAILQ_FIRST(&clients->all)) != NULL)
         client_free(client);
+    overdue_fini(&clients->half_lines);
+    overdue_fini(&clients->wanted);
+    overdue_fini(&clients->unread);
     event_free(clients->hangup_timer);
+    event_free(clients->trim_timer);
     free(clients);
 }
 
@@ -167,8 +136,9 @@ static size_t load(struct client *client)
     size_t now = client->charge + evbuffer_get_length(client->output);
     client->clients->load += now - client->counted;
     client->counted = now;
-    if (now > TRIM_BYTES)
-        client->heavy = true;
+    size_t held = now + line_pending(&client->input);
+    if (held > client->peak)
+        client->peak = held;
     return now;
 }
 
@@ -178,17 +148,19 @@ static size_t limit(const struct clients *clients)
     return clients->load > clients->limits.max_all && one > SCARCE_PENDING ? SCARCE_PENDING : one;
 }
 
-static void set_reading(struct client *client)
+bool client_is_full(struct client *client)
 {
-    bool want = !client->paused && client->no_room == NULL && !client->eof && !client->closing &&
-                !client->dead && !client->clients->stopped;
-    if (want)
-        event_add(client->read_event, NULL);
-    else
-        event_del(client->read_event);
+    return load(client) >= limit(client->clients) ||
+           client->waits >= client->clients->limits.max_waits;
 }
 
-static struct slot *slot_new(struct client *client, size_t bytes)
+static bool is_half_empty(struct client *client)
+{
+    return load(client) < limit(client->clients) / 2 &&
+           client->waits <= client->clients->limits.max_waits / 2;
+}
+
+struct slot *client_add_slot(struct client *client, size_t bytes)
 {
     struct slot *slot = mem_zalloc(sizeof(*slot));
     slot->client = client;
@@ -199,152 +171,74 @@ static struct slot *slot_new(struct client *client, size_t bytes)
     return slot;
 }
 
-static bool is_blank(struct span line)
-{
-    for (size_t i = 0; i < line.len; i++)
-        if (line.data[i] != ' ' && line.data[i] != '\t' && line.data[i] != '\r')
-            return false;
-    return true;
-}
-
-static void take_line(struct client *client, struct span line)
-{
-    client->lines++;
-    if (is_blank(line))
-        return;
-    struct clients *clients = client->clients;
-    struct slot *slot = slot_new(client, line.len);
-    mark_dirty(client);
-    if (clients->handler.on_line(clients->handler.arg, slot, line))
-        return;
-    client->no_room = slot;
-    TAILQ_INSERT_TAIL(&clients->blocked, client, blocked_link);
-}
-
-static void refuse_long_line(struct client *client)
-{
-    char message[80];
-    client->lines++;
-    struct slot *slot = slot_new(client, 0);
-    snprintf(message, sizeof(message), "the line is longer than %zu bytes",
-             client->clients->limits.max_line);
-    proto_error(&slot->reply, REPLY_TOO_LARGE, message, slot->line);
-    slot_finish(slot);
-    client->closing = true;
-}
-
-/* Lines that are in the buffer, until there are no more or the connection has to wait. */
-static void take_lines(struct client *client)
-{
-    enum line_status status = LINE_READY;
-    struct span line;
-    for (int lines = 0; status == LINE_READY && client->no_room == NULL && !client->closing;
-         lines++) {
-        if (lines == LINES_PER_TURN) {
-            client->more = true;
-            break;
-        }
-        if (load(client) >= limit(client->clients)) {
-            client->paused = true;
-            break;
-        }
-        status = line_next(&client->input, &line);
-        if (status == LINE_READY)
-            take_line(client, line);
-        else if (status == LINE_TOO_LONG)
-            refuse_long_line(client);
-    }
-    if (status == LINE_MORE && client->eof && !client->closing) {
-        if (line_rest(&client->input, &line))
-            take_line(client, line);
-        client->closing = client->no_room == NULL;
-    }
-    set_reading(client);
-    if (client->more)
-        event_active(client->read_event, EV_READ, 0);
-    mark_dirty(client);
-}
-
-static void on_client_read(evutil_socket_t fd, short what, void *arg)
-{
-    struct client *client = arg;
-    (void)what;
-    if (client->more) {
-        client->more = false;
-        take_lines(client);
-        return;
-    }
-    size_t room;
-    char *space = line_space(&client->input, READ_BYTES, &room);
-    ssize_t count = read(fd, space, room);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (count < 0) {
-        client_die(client);
-        return;
-    }
-    client->eof = count == 0;
-    line_filled(&client->input, (size_t)count);
-    take_lines(client);
-}
-
 static void on_client_write(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
     (void)what;
-    mark_dirty(arg);
+    client_mark_dirty(arg);
 }
 
-static bool is_admin_group(const struct clients *clients, gid_t gid)
+/* Without unread input the peer sees an end of file after our last reply, not a reset. */
+static void drain(int fd)
 {
-    for (size_t i = 0; i < clients->limits.admin_group_count; i++)
-        if (clients->limits.admin_groups[i] == gid)
-            return true;
-    return false;
+    char unread[4096];
+    shutdown(fd, SHUT_RDWR);
+    while (read(fd, unread, sizeof(unread)) > 0)
+        continue;
 }
 
-static bool is_admin(const struct clients *clients, int fd, const struct ucred *peer)
+static const char not_allowed[] = "this user may not connect (allow_users, allow_groups)";
+
+static void refuse(int fd, enum reply_code code, const char *message)
 {
-    gid_t groups[PEER_GROUPS_MAX];
-    socklen_t len = sizeof(groups);
-    if (peer->uid == 0 || peer->uid == geteuid() || is_admin_group(clients, peer->gid))
-        return true;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len) != 0)
-        return false;
-    for (size_t i = 0; i < len / sizeof(groups[0]); i++)
-        if (is_admin_group(clients, groups[i]))
-            return true;
-    return false;
+    char name[PEER_NAME_MAX];
+    struct buf reply = {0};
+    peer_name(fd, name);
+    log_warning("client_refused", "peer=%s reason=%s", name, log_text(message));
+    proto_error(&reply, code, message, 0);
+    if (send(fd, reply.data, reply.len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+        drain(fd);
+    buf_fini(&reply);
+    close(fd);
 }
 
 void clients_accept(struct clients *clients, int fd)
 {
-    struct ucred peer = {.uid = (uid_t)-1, .gid = (gid_t)-1};
-    socklen_t len = sizeof(peer);
-    if (clients->count >= clients->limits.max_clients) {
-        struct buf reply = {0};
-        proto_error(&reply, REPLY_UNAVAILABLE, "too many clients", 0);
-        if (send(fd, reply.data, reply.len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-            log_debug("refused_client", "reason=max_clients");
-        buf_fini(&reply);
-        close(fd);
-        return;
-    }
+    enum peer_rank rank = peer_rank(fd, clients->limits.rules);
+    if (rank == PEER_REFUSED)
+        return refuse(fd, REPLY_FORBIDDEN, not_allowed);
+    if (clients->count >= clients->limits.max_clients)
+        return refuse(fd, REPLY_UNAVAILABLE, "too many clients (max_clients)");
     struct client *client = mem_zalloc(sizeof(*client));
     client->clients = clients;
     client->fd = fd;
     client->id = ++clients->last_id;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
-        snprintf(client->actor, sizeof(client->actor), "uid:%u", (unsigned)peer.uid);
-    client->admin = is_admin(clients, fd, &peer);
-    client->read_event = event_new(clients->base, fd, EV_READ | EV_PERSIST, on_client_read, client);
+    peer_name(fd, client->actor);
+    client->admin = rank == PEER_ADMIN;
+    client->read_event = event_new(clients->base, fd, EV_READ | EV_PERSIST, client_on_read, client);
     client->write_event = event_new(clients->base, fd, EV_WRITE, on_client_write, client);
     client->output = evbuffer_new();
     STAILQ_INIT(&client->slots);
     line_init(&client->input, clients->limits.max_line);
     TAILQ_INSERT_TAIL(&clients->all, client, link);
     clients->count++;
-    set_reading(client);
+    client_set_reading(client);
+}
+
+void clients_set_limits(struct clients *clients, const struct client_limits *limits)
+{
+    struct client *client;
+    clients->limits = *limits;
+    overdue_set_timeout(&clients->half_lines, limits->line_timeout_ms);
+    overdue_set_timeout(&clients->unread, limits->write_timeout_ms);
+    TAILQ_FOREACH(client, &clients->all, link) {
+        enum peer_rank rank = peer_rank(client->fd, limits->rules);
+        client->admin = rank == PEER_ADMIN;
+        if (rank == PEER_REFUSED && !client->closing && !client->dead)
+            client_end_with_error(client, REPLY_FORBIDDEN, not_allowed);
+        client_mark_dirty(client);
+    }
+    clients_grant(clients);
 }
 
 void clients_stop_reading(struct clients *clients)
@@ -353,8 +247,9 @@ void clients_stop_reading(struct clients *clients)
     struct client *client;
     TAILQ_FOREACH(client, &clients->all, link) {
         client->closing = true;
-        set_reading(client);
-        mark_dirty(client);
+        overdue_stop(&clients->half_lines, &client->half_line);
+        client_set_reading(client);
+        client_mark_dirty(client);
     }
 }
 
@@ -367,7 +262,7 @@ void clients_resume(struct clients *clients)
             return;
         TAILQ_REMOVE(&clients->blocked, client, blocked_link);
         client->no_room = NULL;
-        take_lines(client);
+        client_take_lines(client);
     }
 }
 
@@ -407,7 +302,7 @@ static void start_slots(struct client *client)
     }
 }
 
-/* A full connection cannot read what its first wait may be waiting for. */
+/* R23: a full connection cannot read what its first wait may be waiting for. */
 static void end_waits_when_full(struct client *client)
 {
     struct slot *slot = STAILQ_FIRST(&client->slots);
@@ -417,31 +312,54 @@ static void end_waits_when_full(struct client *client)
     for (; slot != NULL && slot->state != SLOT_HELD; slot = next) {
         next = STAILQ_NEXT(slot, link);
         if (slot->wait != NULL)
-            client->clients->handler.on_end_wait(client->clients->handler.arg, slot);
+            client->clients->handler.on_full_behind(client->clients->handler.arg, slot);
     }
+}
+
+/* How long does the peer leave its replies? */
+static void watch_unread(struct client *client, bool moved)
+{
+    struct overdue *unread = &client->clients->unread;
+    if (evbuffer_get_length(client->output) == 0 || moved)
+        overdue_stop(unread, &client->unread);
+    if (evbuffer_get_length(client->output) == 0 || client->unread.running)
+        return;
+    ioctl(client->fd, SIOCOUTQ, &client->unsent);
+    overdue_start(unread, &client->unread);
+}
+
+/* A peer that takes a little at a time may leave us no room to write for long: as long as what the
+ * kernel has for it changes, it reads. */
+static void on_unread_overdue(void *arg, struct overdue_node *node)
+{
+    struct clients *clients = arg;
+    struct client *client = CONTAINER_OF(node, struct client, unread);
+    int unsent = client->unsent;
+    ioctl(client->fd, SIOCOUTQ, &unsent);
+    if (unsent != client->unsent) {
+        client->unsent = unsent;
+        overdue_start(&clients->unread, node);
+        return;
+    }
+    log_warning("client_dropped", "conn=%lld peer=%s reason=write_timeout", (long long)client->id,
+                client->actor);
+    client_die(client);
 }
 
 static void send_output(struct client *client)
 {
+    bool moved = false;
     while (evbuffer_get_length(client->output) > 0) {
-        if (evbuffer_write(client->output, client->fd) >= 0)
+        if (evbuffer_write(client->output, client->fd) >= 0) {
+            moved = true;
             continue;
+        }
         if (errno != EAGAIN && errno != EINTR)
-            client_die(client);
-        else
-            event_add(client->write_event, NULL);
-        return;
+            return client_die(client);
+        event_add(client->write_event, NULL);
+        break;
     }
-}
-
-/* Without unread input the peer sees an end of file after our last reply, not a reset. */
-static void close_politely(struct client *client)
-{
-    char unread[4096];
-    shutdown(client->fd, SHUT_RDWR);
-    while (read(client->fd, unread, sizeof(unread)) > 0)
-        continue;
-    client_die(client);
+    watch_unread(client, moved);
 }
 
 static void watch_hangup(struct clients *clients)
@@ -479,18 +397,30 @@ static void client_turn(struct client *client)
     send_output(client);
     if (client->dead)
         return;
-    if (client->paused && load(client) < limit(client->clients) / 2) {
+    if (client->paused && is_half_empty(client)) {
         client->paused = false;
-        take_lines(client);
+        client_take_lines(client);
     }
     /* Written, and everything that had been read by then has had its answer. */
     if (client->failing && client->refusal == NULL && !client->paused && client->no_room == NULL &&
         evbuffer_get_length(client->output) == 0)
         client->failing = false;
-    if (STAILQ_EMPTY(&client->slots) && client->closing && evbuffer_get_length(client->output) == 0)
-        close_politely(client);
-    else if (client->eof)
+    if (STAILQ_EMPTY(&client->slots) && client->closing &&
+        evbuffer_get_length(client->output) == 0) {
+        drain(client->fd);
+        client_die(client);
+    } else if (client->eof)
         watch_hangup(client->clients);
+}
+
+/* Later, since what was under way for connections that are gone goes after them. */
+static void on_trim_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct clients *clients = arg;
+    (void)fd;
+    (void)what;
+    clients->freed = 0;
+    malloc_trim(0);
 }
 
 void clients_turn(struct clients *clients)
@@ -504,6 +434,8 @@ void clients_turn(struct clients *clients)
         if (client->dead && !client->dirty)
             client_free(client);
     }
+    if (clients->freed > TRIM_BYTES && !evtimer_pending(clients->trim_timer, NULL))
+        timer_set(clients->trim_timer, TRIM_DELAY_MS);
 }
 
 bool clients_dirty(const struct clients *clients)
@@ -533,16 +465,24 @@ void slot_finish(struct slot *slot)
         slot_free(slot);
         return;
     }
+    slot->client->waits -= slot->counted;
     slot->client->charge += slot->reply.len;
     slot->charge += slot->reply.len;
-    mark_dirty(slot->client);
+    client_mark_dirty(slot->client);
+}
+
+void slot_count_wait(struct slot *slot)
+{
+    assert(slot->client != NULL && !slot->counted);
+    slot->counted = true;
+    slot->client->waits++;
 }
 
 void slot_stored(struct slot *slot)
 {
     slot->state = SLOT_STORED;
     if (slot->client != NULL)
-        mark_dirty(slot->client);
+        client_mark_dirty(slot->client);
 }
 
 void slot_mark_failing(struct slot *slot)

@@ -19,49 +19,71 @@ enum {
 };
 
 const struct config_option config_options[] = {
-    {"database", CONFIG_TEXT, "", 0, 0, "libpq connection string, or service=NAME", AT(database)},
-    {"socket", CONFIG_TEXT, "/run/foldd/foldd.sock", 0, 0, "path of the socket that clients use",
-     AT(socket)},
-    {"socket_mode", CONFIG_MODE, "0660", 0, 0777, "its permissions, octal", AT(socket_mode)},
-    {"socket_group", CONFIG_TEXT, "", 0, 0, "its group; empty: foldd's own", AT(socket_group)},
-    {"admin_groups", CONFIG_TEXT, "", 0, 0,
+    {"database", CONFIG_TEXT, "", 0, 0, CONFIG_RESTART, "libpq connection string, or service=NAME",
+     AT(database)},
+    {"socket", CONFIG_TEXT, "/run/foldd/foldd.sock", 0, 0, CONFIG_RESTART,
+     "path of the socket that clients use", AT(socket)},
+    {"socket_mode", CONFIG_MODE, "0660", 0, 0777, CONFIG_RESTART, "its permissions, octal",
+     AT(socket_mode)},
+    {"socket_group", CONFIG_TEXT, "", 0, 0, CONFIG_RESTART, "its group; empty: foldd's own",
+     AT(socket_group)},
+    {"admin_groups", CONFIG_TEXT, "", 0, 0, CONFIG_RELOAD,
      "groups, divided by commas, whose members may retry, skip, pause, resume and drain",
      AT(admin_groups)},
-    {"workers", CONFIG_COUNT, "4", 1, 256, "connections that fold", AT(workers)},
-    {"max_line", CONFIG_SIZE, "1MiB", KIB, 16 * MIB, "longest request line", AT(max_line_bytes)},
-    {"max_pending", CONFIG_SIZE, "32MiB", MIB, 1024LL * MIB,
+    {"allow_users", CONFIG_TEXT, "", 0, 0, CONFIG_RELOAD,
+     "users, divided by commas, who may connect besides root and foldd's own user",
+     AT(allow_users)},
+    {"allow_groups", CONFIG_TEXT, "", 0, 0, CONFIG_RELOAD,
+     "groups whose members may connect; both empty: whoever socket_mode lets in", AT(allow_groups)},
+    {"workers", CONFIG_COUNT, "4", 1, 256, CONFIG_RESTART, "connections that fold", AT(workers)},
+    {"max_line", CONFIG_SIZE, "1MiB", KIB, 16 * MIB, CONFIG_RESTART, "longest request line",
+     AT(max_line_bytes)},
+    {"max_pending", CONFIG_SIZE, "32MiB", MIB, 1024LL * MIB, CONFIG_RELOAD,
      "accepted and not yet committed, all clients together", AT(max_pending_bytes)},
-    {"max_client_pending", CONFIG_SIZE, "8MiB", 64 * KIB, 1024LL * MIB,
+    {"max_client_pending", CONFIG_SIZE, "8MiB", 64 * KIB, 1024LL * MIB, CONFIG_RELOAD,
      "requests and replies under way of one client", AT(max_client_pending_bytes)},
-    {"max_clients_pending", CONFIG_SIZE, "32MiB", MIB, 16384LL * MIB,
+    {"max_clients_pending", CONFIG_SIZE, "32MiB", MIB, 16384LL * MIB, CONFIG_RELOAD,
      "the same of all clients together; beyond that each may have 64KiB",
      AT(max_clients_pending_bytes)},
-    {"max_clients", CONFIG_COUNT, "1000", 1, 100000, "connections at a time", AT(max_clients)},
-    {"batch_ops", CONFIG_COUNT, "2000", 1, 20000, "operations in one ingest transaction",
-     AT(batch_ops)},
-    {"batch_bytes", CONFIG_SIZE, "4MiB", 64 * KIB, 64 * MIB, "bytes in one ingest transaction",
-     AT(batch_bytes)},
-    {"window", CONFIG_COUNT, "50000", 1000, 10000000,
+    {"max_input", CONFIG_SIZE, "32MiB", MIB, 16384LL * MIB, CONFIG_RELOAD,
+     "memory for lines over 16KiB that are not whole yet; others wait for their turn",
+     AT(max_input_bytes)},
+    {"max_waits", CONFIG_COUNT, "1000", 1, 100000, CONFIG_RELOAD,
+     "open waits of one client: await, barrier, operations with ack folded", AT(max_waits)},
+    {"max_clients", CONFIG_COUNT, "1000", 1, 100000, CONFIG_RELOAD, "connections at a time",
+     AT(max_clients)},
+    {"batch_ops", CONFIG_COUNT, "2000", 1, 20000, CONFIG_RELOAD,
+     "operations in one ingest transaction", AT(batch_ops)},
+    {"batch_bytes", CONFIG_SIZE, "4MiB", 64 * KIB, 64 * MIB, CONFIG_RELOAD,
+     "bytes in one ingest transaction", AT(batch_bytes)},
+    {"window", CONFIG_COUNT, "50000", 1000, 10000000, CONFIG_RESTART,
      "operations between the cursor and the newest one handed out to fold", AT(window_ops)},
-    {"fold_docs", CONFIG_COUNT, "2000", 1, 20000, "documents in one fold statement", AT(fold_docs)},
-    {"fold_ops", CONFIG_COUNT, "4000", 1, 50000, "operations in one fold statement", AT(fold_ops)},
-    {"fold_chunk", CONFIG_COUNT, "1000", 1, 50000,
+    {"fold_docs", CONFIG_COUNT, "2000", 1, 20000, CONFIG_RESTART, "documents in one fold statement",
+     AT(fold_docs)},
+    {"fold_ops", CONFIG_COUNT, "4000", 1, 50000, CONFIG_RESTART, "operations in one fold statement",
+     AT(fold_ops)},
+    {"fold_chunk", CONFIG_COUNT, "1000", 1, 50000, CONFIG_RESTART,
      "operations of one document in one fold statement", AT(fold_chunk_ops)},
-    {"db_timeout", CONFIG_TIME, "60s", 100, HOUR,
+    {"db_timeout", CONFIG_TIME, "60s", 100, HOUR, CONFIG_RELOAD,
      "how long an operation waits for the database before it is answered unavailable",
      AT(db_timeout_ms)},
-    {"lock_timeout", CONFIG_TIME, "5s", 100, HOUR,
+    {"lock_timeout", CONFIG_TIME, "5s", 100, HOUR, CONFIG_RESTART,
      "how long a document's row may be locked by others before it is parked", AT(lock_timeout_ms)},
-    {"fold_timeout", CONFIG_TIME, "60s", 100, 24LL * HOUR, "longest fold statement",
+    {"fold_timeout", CONFIG_TIME, "60s", 100, 24LL * HOUR, CONFIG_RESTART, "longest fold statement",
      AT(fold_timeout_ms)},
-    {"safety_poll", CONFIG_TIME, "60s", 100, 24LL * HOUR,
+    {"safety_poll", CONFIG_TIME, "60s", 100, 24LL * HOUR, CONFIG_RESTART,
      "how often an idle foldd looks whether it missed anything", AT(safety_poll_ms)},
-    {"drain_timeout", CONFIG_TIME, "20s", 0, HOUR, "how long a stop may take",
+    {"line_timeout", CONFIG_TIME, "60s", 100, 24LL * HOUR, CONFIG_RELOAD,
+     "how long a client may take to send the rest of a line", AT(line_timeout_ms)},
+    {"write_timeout", CONFIG_TIME, "5min", 100, 24LL * HOUR, CONFIG_RELOAD,
+     "how long a client may leave its replies unread before it is dropped", AT(write_timeout_ms)},
+    {"drain_timeout", CONFIG_TIME, "20s", 0, HOUR, CONFIG_RELOAD, "how long a stop may take",
      AT(drain_timeout_ms)},
-    {"pg_bindir", CONFIG_TEXT, "", 0, 0,
+    {"pg_bindir", CONFIG_TEXT, "", 0, 0, CONFIG_RESTART,
      "folder of initdb and postgres, for --standalone; empty: found by itself", AT(pg_bindir)},
-    {"log_level", CONFIG_TEXT, "info", 0, 0, "error, warning, info or debug", AT(log_level)},
-    {NULL, CONFIG_TEXT, NULL, 0, 0, NULL, 0},
+    {"log_level", CONFIG_TEXT, "info", 0, 0, CONFIG_RELOAD, "error, warning, info or debug",
+     AT(log_level)},
+    {NULL, CONFIG_TEXT, NULL, 0, 0, CONFIG_RESTART, NULL, 0},
 };
 
 struct unit {
@@ -153,6 +175,24 @@ void config_fini(struct config *config)
         if (option->type == CONFIG_TEXT)
             free(*(char **)field(config, option));
     *config = (struct config){0};
+}
+
+bool config_same(const struct config *a, const struct config *b, const struct config_option *option)
+{
+    const char *in_a = (const char *)a + option->offset;
+    const char *in_b = (const char *)b + option->offset;
+    if (option->type == CONFIG_TEXT)
+        return strcmp(*(char *const *)(const void *)in_a, *(char *const *)(const void *)in_b) == 0;
+    return memcmp(in_a, in_b, sizeof(int64_t)) == 0;
+}
+
+void config_swap(struct config *to, struct config *from, const struct config_option *option)
+{
+    char value[sizeof(int64_t)];
+    size_t size = option->type == CONFIG_TEXT ? sizeof(char *) : sizeof(int64_t);
+    memcpy(value, field(to, option), size);
+    memcpy(field(to, option), field(from, option), size);
+    memcpy(field(from, option), value, size);
 }
 
 bool config_set(struct config *config, const char *key, const char *value, struct err *err)

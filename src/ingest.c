@@ -89,6 +89,13 @@ void ingest_free(struct ingest *ingest)
     free(ingest);
 }
 
+void ingest_set_limits(struct ingest *ingest, const struct ingest_limits *limits)
+{
+    ingest->limits = *limits;
+    if (evtimer_pending(ingest->timeout, NULL))
+        timer_set(ingest->timeout, 0);
+}
+
 bool ingest_submit(struct ingest *ingest, struct slot *slot, struct op *op)
 {
     if (ingest->pending_ops > 0 && ingest->pending_bytes + op->size > ingest->limits.max_pending)

@@ -117,6 +117,13 @@ bool line_rest(struct line *line, struct span *out)
     return true;
 }
 
+void line_trim(struct line *line, size_t keep)
+{
+    if (line_pending(line) > 0 || line->buf.cap <= keep)
+        return;
+    line_fini(line);
+}
+
 size_t line_pending(const struct line *line)
 {
     return line->buf.len - line->start;

@@ -19,7 +19,7 @@
 enum {
     BACKLOG = 512,
     ACCEPTS_PER_TURN = 64,
-    PAUSE_S = 1, /* without descriptors: look again after this, or when a client has gone */
+    PAUSE_S = 1, /* when the system has no descriptors: look again after this */
 };
 
 struct listener {
@@ -32,6 +32,7 @@ struct listener {
     int lock_fd;
     int fd;
     bool activated; /* the socket is systemd's */
+    bool full;      /* on_accept wants no more; who connects waits in the backlog */
     struct event *event;
     struct event *pause_timer;
 };
@@ -155,24 +156,27 @@ static void pause_accepting(struct listener *listener, int error)
 
 static void on_pause_over(evutil_socket_t fd, short what, void *arg)
 {
+    struct listener *listener = arg;
     (void)fd;
     (void)what;
-    listener_resume(arg);
+    event_add(listener->event, NULL);
 }
 
 static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 {
     struct listener *listener = arg;
     (void)what;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    for (int i = 0; i < ACCEPTS_PER_TURN && !listener->full; i++) {
         int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (client >= 0)
-            listener->on_accept(listener->arg, client);
+            listener->full = !listener->on_accept(listener->arg, client);
         else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             return pause_accepting(listener, errno);
         else if (errno != EINTR && errno != ECONNABORTED)
             return;
     }
+    if (listener->full)
+        event_del(listener->event);
 }
 
 bool listener_start(struct listener *listener, struct err *err)
@@ -191,10 +195,11 @@ bool listener_start(struct listener *listener, struct err *err)
 
 void listener_resume(struct listener *listener)
 {
-    if (listener->event == NULL || event_pending(listener->event, EV_READ, NULL))
+    if (!listener->full)
         return;
-    evtimer_del(listener->pause_timer);
-    event_add(listener->event, NULL);
+    listener->full = false;
+    if (listener->event != NULL)
+        event_add(listener->event, NULL);
 }
 
 void listener_stop(struct listener *listener)

@@ -2,7 +2,6 @@
 #include "log.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@ enum {
     RATE_MS = 10000,
 };
 
+static const char *const level_names[] = {"error", "warning", "info", "debug"};
 static enum log_level max_level = LOG_LEVEL_INFO;
 static char last_line[LINE_MAX_BYTES];
 static unsigned repeats;
@@ -29,15 +29,25 @@ void log_set_level(enum log_level level)
     max_level = level;
 }
 
+bool log_find_level(const char *name, enum log_level *out)
+{
+    for (int level = LOG_LEVEL_ERROR; level <= LOG_LEVEL_DEBUG; level++)
+        if (strcmp(name, level_names[level]) == 0) {
+            *out = (enum log_level)level;
+            return true;
+        }
+    return false;
+}
+
 /* A log line must never end the process: a broken stderr is the supervisor's problem, not ours. */
 static void put(enum log_level level, const char *line)
 {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
     static const char *const priorities[] = {"<3>", "<4>", "<6>", "<7>"};
     char out[LINE_MAX_BYTES + 64];
     int len;
     if (getenv("JOURNAL_STREAM") != NULL) {
-        len = snprintf(out, sizeof(out), "%slevel=%s %s\n", priorities[level], names[level], line);
+        len = snprintf(out, sizeof(out), "%slevel=%s %s\n", priorities[level], level_names[level],
+                       line);
     } else {
         struct timespec now;
         struct tm utc;
@@ -46,7 +56,7 @@ static void put(enum log_level level, const char *line)
         gmtime_r(&now.tv_sec, &utc);
         strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &utc);
         len = snprintf(out, sizeof(out), "time=%s.%03ldZ level=%s %s\n", stamp,
-                       now.tv_nsec / 1000000, names[level], line);
+                       now.tv_nsec / 1000000, level_names[level], line);
     }
     if (len > 0 && write(STDERR_FILENO, out, (size_t)len) < 0)
         return;

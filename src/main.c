@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "buf.h"
 #include "config.h"
@@ -17,6 +18,8 @@ enum { EXIT_USAGE = 2, CONFIG_MAX_BYTES = 1024 * 1024 };
 enum mode { MODE_RUN, MODE_MIGRATE, MODE_CHECK_CONFIG, MODE_HELP, MODE_VERSION };
 
 struct arguments {
+    int argc;
+    char **argv;
     enum mode mode;
     const char *standalone;
     const char *config_path;
@@ -30,13 +33,13 @@ static const char usage[] =
     "  foldd --check-config --config FILE\n"
     "  foldd --help | --version\n\n"
     "  --set KEY=VALUE                 set an option, also over FILE; may be repeated\n\n"
-    "Options, with their defaults:\n";
+    "Options, with their defaults; SIGHUP reads FILE again and changes those with a *:\n";
 
 static void print_help(void)
 {
     fputs(usage, stdout);
     for (const struct config_option *option = config_options; option->key != NULL; option++)
-        printf("  %-20s %-22s %s\n", option->key,
+        printf("%c %-20s %-22s %s\n", option->change == CONFIG_RELOAD ? '*' : ' ', option->key,
                option->standard[0] == '\0' ? "(none)" : option->standard, option->text);
 }
 
@@ -64,15 +67,11 @@ static bool load_file(struct config *config, const char *path, struct err *err)
     return ok;
 }
 
-static bool set_level(const struct config *config, struct err *err)
+static bool check_level(const struct config *config, struct err *err)
 {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
-    for (int level = LOG_LEVEL_ERROR; level <= LOG_LEVEL_DEBUG; level++)
-        if (strcmp(config->log_level, names[level]) == 0) {
-            log_set_level((enum log_level)level);
-            return true;
-        }
-    return err_set(err, ERR_CLIENT, "log_level: \"%.100s\" is not error, warning, info or debug",
+    enum log_level level;
+    return log_find_level(config->log_level, &level) ||
+           err_set(err, ERR_CLIENT, "log_level: \"%.100s\" is not error, warning, info or debug",
                    config->log_level);
 }
 
@@ -116,22 +115,22 @@ static bool parse_arguments(int argc, char **argv, struct arguments *out)
     return optind == argc;
 }
 
-static bool set_options(int argc, char **argv, struct config *config, struct err *err)
+static bool set_options(const struct arguments *arguments, struct config *config, struct err *err)
 {
     int option;
     optind = 0; /* begin anew */
-    while ((option = getopt_long(argc, argv, "c:s:hV", long_options, NULL)) != -1)
+    while ((option = getopt_long(arguments->argc, arguments->argv, "c:s:hV", long_options, NULL)) !=
+           -1)
         if (option == 's' && !config_set_pair(config, optarg, err))
             return err_wrap(err, "--set");
     return true;
 }
 
-static bool load(int argc, char **argv, const struct arguments *arguments, struct config *config,
-                 struct err *err)
+static bool load(const struct arguments *arguments, struct config *config, struct err *err)
 {
     if (arguments->config_path != NULL && !load_file(config, arguments->config_path, err))
         return false;
-    if (!set_options(argc, argv, config, err) || !set_level(config, err))
+    if (!set_options(arguments, config, err) || !check_level(config, err))
         return false;
     if (arguments->standalone != NULL && config->database[0] != '\0')
         return err_set(err, ERR_CLIENT, "--standalone and the option database exclude each other");
@@ -142,9 +141,20 @@ static bool load(int argc, char **argv, const struct arguments *arguments, struc
     return true;
 }
 
+/* The loop waits for this: the path must not be a pipe by now. */
+static bool reload(void *arg, struct config *config, struct err *err)
+{
+    const struct arguments *arguments = arg;
+    const char *path = arguments->config_path;
+    struct stat found;
+    if (path != NULL && stat(path, &found) == 0 && !S_ISREG(found.st_mode))
+        return err_set(err, ERR_CLIENT, "%s is no regular file", path);
+    return load(arguments, config, err);
+}
+
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {.mode = MODE_RUN};
+    struct arguments arguments = {.argc = argc, .argv = argv, .mode = MODE_RUN};
     if (!parse_arguments(argc, argv, &arguments)) {
         fputs("foldd: see foldd --help\n", stderr);
         return EXIT_USAGE;
@@ -161,8 +171,9 @@ int main(int argc, char **argv)
     struct err err;
     config_init(&config);
     int code = EXIT_USAGE;
-    const struct server_options options = {.config = &config, .standalone = arguments.standalone};
-    if (!load(argc, argv, &arguments, &config, &err))
+    const struct server_options options = {
+        .config = &config, .standalone = arguments.standalone, .source = {reload, &arguments}};
+    if (!load(&arguments, &config, &err))
         fprintf(stderr, "foldd: %s\n", err.message);
     else if (arguments.mode == MODE_CHECK_CONFIG)
         code = 0;

@@ -141,6 +141,8 @@ static struct request *keep(const struct request *request)
 static bool take_operation(struct router *router, struct slot *slot, struct request *request)
 {
     slot->kind = SLOT_WRITE;
+    if (request->op->ack == OP_ACK_FOLDED)
+        slot_count_wait(slot);
     if (!submit(router, slot, request)) {
         slot->request = keep(request);
         return false;
@@ -161,6 +163,8 @@ bool router_on_line(void *arg, struct slot *slot, struct span line)
     if (request.kind == REQUEST_OPERATION)
         return take_operation(router, slot, &request);
     slot->kind = handlers[request.kind].kind;
+    if (slot->kind == SLOT_WAIT)
+        slot_count_wait(slot);
     slot->ticket = ingest_ticket(router->parts.ingest);
     slot->request = keep(&request);
     return true;
@@ -184,6 +188,17 @@ void router_on_end_wait(void *arg, struct slot *slot)
 {
     struct router *router = arg;
     await_end(router->parts.await, slot);
+}
+
+void router_on_full_behind(void *arg, struct slot *slot)
+{
+    struct router *router = arg;
+    await_end_unknown(router->parts.await, slot);
+}
+
+void router_set_db_timeout(struct router *router, int64_t db_timeout_ms)
+{
+    router->parts.db_timeout_ms = db_timeout_ms;
 }
 
 static void start_ping(struct router *router, struct slot *slot)

@@ -3,7 +3,6 @@
 
 #include <event2/dns.h>
 #include <event2/event.h>
-#include <grp.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #include "await.h"
 #include "client.h"
+#include "clock.h"
 #include "cluster.h"
 #include "conninfo.h"
 #include "dispatch.h"
@@ -24,6 +24,8 @@
 #include "listener.h"
 #include "log.h"
 #include "migrate.h"
+#include "peer.h"
+#include "reload.h"
 #include "router.h"
 #include "version.h"
 #include "timer.h"
@@ -37,12 +39,20 @@ enum stage {
     STAGE_OVER,
 };
 
+enum {
+    /* Descriptors that clients do not get: the connections of the leader, a connection that is made
+     * anew, the loop, the log, the socket and its lock, signals, name servers, the cluster. */
+    RESERVED_DESCRIPTORS = 24,
+};
+
 struct server {
-    const struct config *config;
+    const struct server_options *options;
+    struct config *config;
     struct event_base *base;
     struct evdns_base *dns;
     struct event *sigterm;
     struct event *sigint;
+    struct event *sighup;
     struct event *drain_timer;
     struct listener *listener;
     struct clients *clients;
@@ -54,8 +64,9 @@ struct server {
     struct cluster *cluster; /* NULL unless standalone */
     char *conninfo;
     char *socket;
-    gid_t *admin_groups;
-    size_t admin_group_count;
+    struct peer_rules rules;
+    size_t max_open; /* clients that there are descriptors for */
+    bool ready;      /* systemd has been told */
     enum stage stage;
     int exit_code;
 };
@@ -78,6 +89,7 @@ static void on_term(void *arg, const struct store_lead_row *lead, const PGresult
     dispatch_begin_term(server->dispatch, &dispatch_term);
     await_set_reader(server->await, leader_reader(server->leader));
     router_begin_term(server->router);
+    server->ready = true;
     sd_notify(0, "READY=1\nSTATUS=leading");
 }
 
@@ -166,10 +178,15 @@ static int64_t query_decided(void *arg)
     return ingest_decided(server->ingest);
 }
 
-static void on_accept(void *arg, int fd)
+/* With the last descriptor that clients may have, the others wait in the socket's backlog. */
+static bool on_accept(void *arg, int fd)
 {
     struct server *server = arg;
     clients_accept(server->clients, fd);
+    if (clients_count(server->clients) < server->max_open)
+        return true;
+    log_warning("accept_paused", "reason=descriptors clients=%zu", server->max_open);
+    return false;
 }
 
 static void on_cluster_started(void *arg, const char *conninfo)
@@ -268,37 +285,56 @@ static void server_turn(struct server *server)
     } while (clients_dirty(server->clients));
     if (server->stage != STAGE_RUNNING)
         turn_stop(server);
+    else if (clients_count(server->clients) < server->max_open)
+        listener_resume(server->listener);
 }
 
 /* --- making and freeing */
 
-static void raise_descriptors(void)
+static void raise_descriptors(struct server *server)
 {
     struct rlimit limit;
+    rlim_t kept = RESERVED_DESCRIPTORS + (rlim_t)server->config->workers;
+    server->max_open = SIZE_MAX;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max == RLIM_INFINITY)
+        return;
+    server->max_open = limit.rlim_max > kept ? (size_t)(limit.rlim_max - kept) : 1;
+    if (server->max_open < (size_t)server->config->max_clients)
+        log_warning("few_descriptors", "limit=%llu clients=%zu max_clients=%lld",
+                    (unsigned long long)limit.rlim_max, server->max_open,
+                    (long long)server->config->max_clients);
 }
 
-static bool find_admin_groups(struct server *server, struct err *err)
+static struct client_limits client_limits(const struct server *server)
 {
-    char *names = mem_strdup(server->config->admin_groups);
-    char *rest = NULL;
-    bool ok = true;
-    for (char *name = strtok_r(names, ", ", &rest); ok && name != NULL;
-         name = strtok_r(NULL, ", ", &rest)) {
-        const struct group *group = getgrnam(name);
-        if (group == NULL) {
-            ok = err_set(err, ERR_FATAL, "admin_groups: there is no group \"%s\"", name);
-            break;
-        }
-        server->admin_groups = mem_resize(server->admin_groups, server->admin_group_count + 1,
-                                          sizeof(server->admin_groups[0]));
-        server->admin_groups[server->admin_group_count++] = group->gr_gid;
-    }
-    free(names);
-    return ok;
+    const struct config *config = server->config;
+    return (struct client_limits){.max_line = (size_t)config->max_line_bytes,
+                                  .max_pending = (size_t)config->max_client_pending_bytes,
+                                  .max_all = (size_t)config->max_clients_pending_bytes,
+                                  .max_input = (size_t)config->max_input_bytes,
+                                  .max_waits = (size_t)config->max_waits,
+                                  .max_clients = (size_t)config->max_clients,
+                                  .line_timeout_ms = config->line_timeout_ms,
+                                  .write_timeout_ms = config->write_timeout_ms,
+                                  .rules = &server->rules};
+}
+
+static struct ingest_limits ingest_limits(const struct config *config)
+{
+    return (struct ingest_limits){.batch = {(size_t)config->batch_ops, (size_t)config->batch_bytes},
+                                  .max_pending = (size_t)config->max_pending_bytes,
+                                  .db_timeout_ms = config->db_timeout_ms};
+}
+
+static void set_log_level(const struct config *config)
+{
+    enum log_level level;
+    if (log_find_level(config->log_level, &level))
+        log_set_level(level);
 }
 
 static bool make_listener(struct server *server, struct err *err)
@@ -330,10 +366,7 @@ static void make_parts(struct server *server)
     const struct leader_events leader_events = {on_term, on_term_end, on_fatal, server};
     const struct ingest_events ingest_events = {on_committed, on_stored, on_room, on_trouble,
                                                 server};
-    const struct ingest_limits ingest_limits = {
-        .batch = {(size_t)config->batch_ops, (size_t)config->batch_bytes},
-        .max_pending = (size_t)config->max_pending_bytes,
-        .db_timeout_ms = config->db_timeout_ms};
+    const struct ingest_limits limits_of_ingest = ingest_limits(config);
     const struct dispatch_events dispatch_events = {on_folded, on_changed, on_trouble, on_fatal,
                                                     server};
     const struct dispatch_options dispatch_options = {.workers = (size_t)config->workers,
@@ -347,7 +380,7 @@ static void make_parts(struct server *server)
     const struct await_queries queries = {query_is_open, query_cursor, query_head, query_decided,
                                           server};
     server->leader = leader_new(server->base, server->dns, instance, &leader_events);
-    server->ingest = ingest_new(server->base, &ingest_limits, &ingest_events);
+    server->ingest = ingest_new(server->base, &limits_of_ingest, &ingest_events);
     server->dispatch = dispatch_new(server->base, server->dns, &dispatch_options, &dispatch_events);
     server->await = await_new(server->base, &queries);
     const struct router_parts parts = {.base = server->base,
@@ -360,15 +393,41 @@ static void make_parts(struct server *server)
                                        .workers = (size_t)config->workers};
     server->router = router_new(&parts);
     const struct client_handler handler = {router_on_line, router_on_start, router_on_end_wait,
-                                           server->router};
-    const struct client_limits limits = {.max_line = (size_t)config->max_line_bytes,
-                                         .max_pending = (size_t)config->max_client_pending_bytes,
-                                         .max_all = (size_t)config->max_clients_pending_bytes,
-                                         .max_clients = (size_t)config->max_clients,
-                                         .admin_groups = server->admin_groups,
-                                         .admin_group_count = server->admin_group_count};
+                                           router_on_full_behind, server->router};
+    const struct client_limits limits = client_limits(server);
     server->clients = clients_new(server->base, &limits, &handler);
     free(instance);
+}
+
+/* --- SIGHUP */
+
+static void apply(struct server *server)
+{
+    const struct client_limits limits = client_limits(server);
+    const struct ingest_limits limits_of_ingest = ingest_limits(server->config);
+    set_log_level(server->config);
+    clients_set_limits(server->clients, &limits);
+    ingest_set_limits(server->ingest, &limits_of_ingest);
+    router_set_db_timeout(server->router, server->config->db_timeout_ms);
+}
+
+static void on_sighup(evutil_socket_t number, short what, void *arg)
+{
+    struct server *server = arg;
+    struct err err;
+    (void)number;
+    (void)what;
+    if (server->stage != STAGE_RUNNING || server->clients == NULL)
+        return;
+    /* READY=1 before the start is over would be a lie. */
+    if (server->ready)
+        sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld", (long long)clock_mono_us());
+    if (reload_config(&server->options->source, server->config, &server->rules, &err))
+        apply(server);
+    else
+        log_error("not_reloaded", "error=%s", log_text(err.message));
+    if (server->ready)
+        sd_notify(0, "READY=1");
 }
 
 static void make_base(struct server *server)
@@ -385,9 +444,11 @@ static void watch_signals(struct server *server)
 {
     server->sigterm = evsignal_new(server->base, SIGTERM, on_signal, server);
     server->sigint = evsignal_new(server->base, SIGINT, on_signal, server);
+    server->sighup = evsignal_new(server->base, SIGHUP, on_sighup, server);
     server->drain_timer = evtimer_new(server->base, on_drain_timer, server);
     event_add(server->sigterm, NULL);
     event_add(server->sigint, NULL);
+    event_add(server->sighup, NULL);
 }
 
 static void server_fini(struct server *server)
@@ -403,13 +464,14 @@ static void server_fini(struct server *server)
     if (server->sigterm != NULL) {
         event_free(server->sigterm);
         event_free(server->sigint);
+        event_free(server->sighup);
         event_free(server->drain_timer);
     }
     evdns_base_free(server->dns, 0);
     event_base_free(server->base);
     free(server->conninfo);
     free(server->socket);
-    free(server->admin_groups);
+    peer_rules_fini(&server->rules);
 }
 
 /* The lock on the socket's path comes before everything that a second foldd could disturb. */
@@ -424,7 +486,7 @@ static bool start(struct server *server, const char *standalone, struct err *err
             return err_wrap(err, "database");
         server->conninfo = mem_strdup(server->config->database);
     }
-    if (!find_admin_groups(server, err) || !make_listener(server, err) ||
+    if (!reload_make_rules(server->config, &server->rules, err) || !make_listener(server, err) ||
         !listener_start(server->listener, err))
         return false;
     make_parts(server);
@@ -437,12 +499,13 @@ static bool start(struct server *server, const char *standalone, struct err *err
 
 int server_run(const struct server_options *options)
 {
-    struct server server = {.config = options->config};
+    struct server server = {.options = options, .config = options->config};
     struct err err;
-    raise_descriptors();
+    set_log_level(server.config);
     make_base(&server);
     watch_signals(&server);
     log_info("starting", "version=%s pid=%d", FOLDD_VERSION, (int)getpid());
+    raise_descriptors(&server);
     if (!start(&server, options->standalone, &err)) {
         log_error("cannot_start", "error=%s", log_text(err.message));
         server_fini(&server);
@@ -489,7 +552,7 @@ static void on_migrate_lost(void *arg, struct pg *pg, const struct err *err)
     event_base_loopbreak(migration->base);
 }
 
-int server_migrate(const struct config *config)
+int server_migrate(struct config *config)
 {
     struct err err;
     if (!conninfo_check(config->database, &err)) {
@@ -497,6 +560,7 @@ int server_migrate(const struct config *config)
         return 1;
     }
     struct server server = {.config = config};
+    set_log_level(config);
     make_base(&server);
     struct migration migration = {.base = server.base, .exit_code = 1};
     const struct pg_events events = {on_migrate_ready, on_migrate_lost, &migration};

@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -31,6 +34,18 @@ struct conn *conn_open_path(struct env *env, const char *path)
 struct conn *conn_open(struct daemon *daemon)
 {
     return conn_open_path(daemon->env, daemon->socket);
+}
+
+struct conn *conn_open_as(struct daemon *daemon, uid_t uid, gid_t gid, gid_t extra)
+{
+    gid_t groups[256];
+    int count = getgroups(256, groups);
+    ck_assert(count >= 0 && setgroups(1, &extra) == 0 && setegid(gid) == 0 && seteuid(uid) == 0);
+    struct conn *conn = conn_open(daemon);
+    ck_assert(seteuid(0) == 0 && setegid(0) == 0 && setgroups((size_t)count, groups) == 0);
+    /* The change of user has undone this. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return conn;
 }
 
 void conn_close(struct conn *conn)

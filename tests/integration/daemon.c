@@ -37,7 +37,7 @@ static void run(struct daemon *daemon)
         if (in < 0 || out < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
             dup2(out, STDERR_FILENO) < 0)
             _exit(126);
-        execv(daemon->argv[0], daemon->argv);
+        execvp(daemon->argv[0], daemon->argv);
         fprintf(stderr, "cannot run %s: %s\n", daemon->argv[0], strerror(errno));
         _exit(127);
     }
@@ -56,16 +56,24 @@ static struct daemon *spawn(struct env *env, const char *socket, char **argv)
     return daemon;
 }
 
-struct daemon *daemon_spawn(struct env *env, const char *socket, const char *const args[])
+struct daemon *daemon_run(struct env *env, const char *socket, const char *const args[])
 {
     size_t count = 0;
     while (args[count] != NULL)
         count++;
-    char **argv = mem_zalloc((count + 2) * sizeof *argv);
-    argv[0] = mem_strdup(foldd_program());
+    char **argv = mem_zalloc((count + 1) * sizeof *argv);
     for (size_t i = 0; i < count; i++)
-        argv[i + 1] = mem_strdup(args[i]);
+        argv[i] = mem_strdup(args[i]);
     return spawn(env, socket, argv);
+}
+
+struct daemon *daemon_spawn(struct env *env, const char *socket, const char *const args[])
+{
+    const char *argv[64] = {foldd_program()};
+    size_t count = 0;
+    for (; args[count] != NULL && count < 62; count++)
+        argv[count + 1] = args[count];
+    return daemon_run(env, socket, argv);
 }
 
 /* Whether something accepts connections at the path. */
@@ -102,7 +110,7 @@ void daemon_wait_ready(struct daemon *daemon)
     conn_close(conn);
 }
 
-static void wait_leading(struct daemon *daemon)
+void daemon_wait_leading(struct daemon *daemon)
 {
     daemon_wait_ready(daemon);
     if (!cluster_is_up())
@@ -135,7 +143,7 @@ struct daemon *daemon_start(struct env *env, ...)
     va_end(list);
     args[count] = NULL;
     struct daemon *daemon = daemon_spawn(env, socket, args);
-    wait_leading(daemon);
+    daemon_wait_leading(daemon);
     return daemon;
 }
 
@@ -143,7 +151,7 @@ struct daemon *daemon_start_standalone(struct env *env, const char *dir)
 {
     const char *args[] = {"--standalone", dir, NULL};
     struct daemon *daemon = daemon_spawn(env, env_printf(env, "%s/foldd.sock", dir), args);
-    wait_leading(daemon);
+    daemon_wait_leading(daemon);
     return daemon;
 }
 
@@ -179,7 +187,7 @@ void daemon_again(struct daemon *daemon)
 {
     ck_assert(daemon->pid == 0);
     run(daemon);
-    wait_leading(daemon);
+    daemon_wait_leading(daemon);
 }
 
 bool daemon_runs(struct daemon *daemon)
@@ -193,6 +201,17 @@ void daemon_expect_log(const struct daemon *daemon, const char *text)
     char *log = file_read(daemon->log);
     ck_assert_msg(strstr(log, text) != NULL, "foldd did not say '%s' but\n%s", text, log);
     free(log);
+}
+
+void daemon_wait_log(const struct daemon *daemon, const char *text)
+{
+    bool found = false;
+    for (int64_t end = now_ms() + TEST_WAIT_MS; !found; pause_ms(2)) {
+        char *log = file_read(daemon->log);
+        found = strstr(log, text) != NULL;
+        ck_assert_msg(found || now_ms() < end, "foldd did not say '%s' but\n%s", text, log);
+        free(log);
+    }
 }
 
 void daemon_expect_refusal(struct daemon *daemon, const char *text)

@@ -192,8 +192,14 @@ struct daemon *daemon_start_standalone(struct env *env, const char *dir);
 /* The same program with any arguments (up to NULL), not waited for; socket may be NULL. */
 struct daemon *daemon_spawn(struct env *env, const char *socket, const char *const args[]);
 
+/* Any program that becomes foldd, by its whole command line. */
+struct daemon *daemon_run(struct env *env, const char *socket, const char *const argv[]);
+
 /* Wait until it answers a ping. */
 void daemon_wait_ready(struct daemon *daemon);
+
+/* And, if the cluster is up, until it leads. */
+void daemon_wait_leading(struct daemon *daemon);
 
 void daemon_signal(struct daemon *daemon, int sig);
 
@@ -210,8 +216,9 @@ void daemon_again(struct daemon *daemon);
 /* Whether it still runs. */
 bool daemon_runs(struct daemon *daemon);
 
-/* What it printed must have the text. */
+/* What it printed must have the text; within TEST_WAIT_MS. */
 void daemon_expect_log(const struct daemon *daemon, const char *text);
+void daemon_wait_log(const struct daemon *daemon, const char *text);
 
 /* It must end by itself, with another code than 0, having said the text. */
 void daemon_expect_refusal(struct daemon *daemon, const char *text);
@@ -240,6 +247,8 @@ struct conn {
 
 struct conn *conn_open(struct daemon *daemon);
 struct conn *conn_open_path(struct env *env, const char *path);
+/* As another user, which takes root: foldd sees the credentials of the moment of connecting. */
+struct conn *conn_open_as(struct daemon *daemon, uid_t uid, gid_t gid, gid_t extra);
 void conn_close(struct conn *conn);
 
 /* Close with RST instead of a clean end. */

@@ -31,5 +31,7 @@ Suite *disk_suite(void);
 Suite *life_suite(void);
 Suite *plans_suite(void);
 Suite *json_suite(void);
+Suite *clients_suite(void);
+Suite *reload_suite(void);
 
 #endif

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { NOBODY = 65534 };
@@ -396,19 +395,6 @@ START_TEST(drain_ends_when_all_is_settled)
 }
 END_TEST
 
-/* A connection of another user's: foldd sees the credentials of the moment of connecting. */
-static struct conn *conn_open_as(struct daemon *daemon, gid_t gid, gid_t extra)
-{
-    gid_t groups[256];
-    int count = getgroups(256, groups);
-    ck_assert(count >= 0 && setgroups(1, &extra) == 0 && setegid(gid) == 0 && seteuid(NOBODY) == 0);
-    struct conn *conn = conn_open(daemon);
-    ck_assert(seteuid(0) == 0 && setegid(0) == 0 && setgroups((size_t)count, groups) == 0);
-    /* The change of user has undone this. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    return conn;
-}
-
 static const char *const operator_requests[] = {
     "{'request':'retry'}",
     "{'request':'retry','document':'d'}",
@@ -435,7 +421,7 @@ START_TEST(ordinary_users_are_refused)
         return;
     struct env *env = ENV();
     struct daemon *daemon = daemon_start(env, "socket_mode=0666", "admin_groups=adm, games", NULL);
-    struct conn *conn = conn_open_as(daemon, NOBODY, NOBODY);
+    struct conn *conn = conn_open_as(daemon, NOBODY, NOBODY, NOBODY);
     refuse_bad(env);
     expect(ask(conn, "{'document':'d','id':'o1','action':'create','fields':{'bad':1},"
                      "'ack':'folded'}"),
@@ -459,7 +445,7 @@ START_TEST(admin_groups_may_operate)
         return;
     struct env *env = ENV();
     struct daemon *daemon = daemon_start(env, "socket_mode=0666", "admin_groups=adm, games", NULL);
-    struct conn *conn = conn_open_as(daemon, _i == 0 ? group_id("games") : NOBODY,
+    struct conn *conn = conn_open_as(daemon, NOBODY, _i == 0 ? group_id("games") : NOBODY,
                                      _i == 0 ? NOBODY : group_id("games"));
     refuse_bad(env);
     expect(ask(conn, "{'document':'d','id':'o1','action':'create','fields':{'bad':1},"

@@ -392,6 +392,48 @@ START_TEST(sample_has_every_option_and_nothing_else)
 }
 END_TEST
 
+/* Above the explanation, so that one sees what SIGHUP changes. */
+START_TEST(sample_marks_what_can_be_reloaded)
+{
+    char *text = sample_text();
+    for (const struct config_option *option = config_options; option->key != NULL; option++) {
+        char *marked = mem_printf("\n# [SIGHUP]\n# %s\n; %s = ", option->text, option->key);
+        bool is_marked = strstr(text, marked) != NULL;
+        ck_assert_msg(is_marked == (option->change == CONFIG_RELOAD), "%s", option->key);
+        free(marked);
+    }
+    free(text);
+}
+END_TEST
+
+START_TEST(options_are_compared_and_exchanged)
+{
+    struct config a;
+    struct config b;
+    struct err err = {0};
+    config_init(&a);
+    config_init(&b);
+    for (const struct config_option *option = config_options; option->key != NULL; option++) {
+        const char *other = option->type == CONFIG_TEXT   ? "other"
+                            : option->type == CONFIG_TIME ? "123456ms"
+                            : option->type == CONFIG_SIZE ? "1234567"
+                            : option->type == CONFIG_MODE ? "0601"
+                                                          : "250";
+        if (option->type == CONFIG_COUNT && option->min > 250)
+            other = "1001";
+        ck_assert_msg(config_same(&a, &b, option), "%s", option->key);
+        ck_assert_msg(config_set(&b, option->key, other, &err), "%s", err.message);
+        ck_assert_msg(!config_same(&a, &b, option), "%s", option->key);
+        config_swap(&a, &b, option);
+        ck_assert_msg(!config_same(&a, &b, option), "%s", option->key);
+        ck_assert_msg(config_set(&b, option->key, other, &err), "%s", err.message);
+        ck_assert_msg(config_same(&a, &b, option), "%s", option->key);
+    }
+    config_fini(&a);
+    config_fini(&b);
+}
+END_TEST
+
 START_TEST(sample_explains_each_option_in_the_words_of_help)
 {
     char *text = sample_text();
@@ -439,6 +481,8 @@ Suite *config_suite(void)
     tcase_add_test(tcase, an_indented_line_does_not_replace_the_one_above);
     tcase_add_test(tcase, refused_text_leaves_the_rest_as_it_was);
     tcase_add_test(tcase, sample_has_every_option_and_nothing_else);
+    tcase_add_test(tcase, sample_marks_what_can_be_reloaded);
+    tcase_add_test(tcase, options_are_compared_and_exchanged);
     tcase_add_test(tcase, sample_explains_each_option_in_the_words_of_help);
     tcase_add_test(tcase, sample_changes_nothing);
     suite_add_tcase(suite, tcase);
