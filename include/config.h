@@ -39,6 +39,8 @@ struct config {
     int64_t db_timeout_ms;
     int64_t lock_timeout_ms;
     int64_t fold_timeout_ms;
+    int64_t lease_timeout_ms;
+    int64_t takeover_timeout_ms;
     int64_t safety_poll_ms;
     int64_t line_timeout_ms;
     int64_t write_timeout_ms;

@@ -27,6 +27,7 @@ struct dispatch_options {
     int64_t lock_timeout_ms;
     int64_t fold_timeout_ms;
     int64_t safety_poll_ms;
+    int64_t db_timeout_ms; /* how much longer than fold_timeout a worker may be silent */
 };
 
 struct dispatch_events {

@@ -2,6 +2,10 @@
 /*
  * leader: the terms. One daemon writes at a time; it does so in terms (R1, R2).
  *
+ * A standby asks the leading daemon now and then whether it is alive; the sessions of one that does
+ * not answer are ended (R5), since one that hangs keeps its lock. The epoch fences what it still
+ * sends (R2).
+ *
  * A term begins when the leader's lock was got, the schema is right, the epoch was raised, and all
  * connections but the workers' are up. It ends at the first loss of any connection, whatever it
  * was: everything is closed and begun anew, with a pause that grows and is jittered.
@@ -35,9 +39,16 @@ struct leader_events {
     void *arg;
 };
 
-/* Given. instance tells people who leads. */
-struct leader *leader_new(struct event_base *base, struct evdns_base *dns, const char *instance,
-                          const struct leader_events *events);
+struct leader_options {
+    const char *instance; /* tells people who leads */
+    int64_t lease_timeout_ms;
+    int64_t takeover_timeout_ms;
+    int64_t db_timeout_ms; /* how long a connection may be silent */
+};
+
+/* Given. */
+struct leader *leader_new(struct event_base *base, struct evdns_base *dns,
+                          const struct leader_options *options, const struct leader_events *events);
 void leader_free(struct leader *leader);
 
 /* Go for the lead of this database; later calls change where the next term looks for it. */

@@ -88,6 +88,15 @@ struct pg *pg_new(struct event_base *base, struct evdns_base *dns, const char *n
                   const char *setup, const struct pg_events *events);
 void pg_free(struct pg *pg);
 
+/* How long connecting may take, and how long a request may stay without an answer, before the
+ * connection counts as lost: the server's own time-outs do not reach a network that stands still
+ * (0: for ever, the beginning). */
+void pg_set_deadlines(struct pg *pg, int64_t connect_ms, int64_t request_ms);
+
+/* What is called when the server has sent a notification (LISTEN); arg is that of the events. It
+ * must not close the connection. */
+void pg_set_notify(struct pg *pg, void (*on_notify)(void *arg));
+
 /* Begin to connect. conninfo is a libpq connection string. Failures come through on_lost. */
 void pg_open(struct pg *pg, const char *conninfo);
 

@@ -19,6 +19,7 @@
 extern const char store_setup_ingest[];
 extern const char store_setup_reader[];
 extern const char store_setup_control[];
+extern const char store_setup_lease[]; /* hears challenges (R5) */
 
 /* Given: the setup of a worker, with its timeouts. */
 char *store_setup_worker(int64_t fold_timeout_ms);
@@ -52,6 +53,21 @@ int64_t store_backend_row(const PGresult *result);
 /* Whether this session got the leader's lock: one row with one boolean. */
 void store_try_lock(struct pg *pg, pg_result_fn on_result, void *arg);
 bool store_try_lock_row(const PGresult *result);
+
+/* R5: ask the leading daemon whether it is alive; answers who that is (data NULL: nobody yet). */
+void store_challenge(struct pg *pg, const char *challenger, pg_result_fn on_result, void *arg);
+struct span store_challenge_row(const PGresult *result);
+/* Whether it has answered. */
+void store_challenge_answered(struct pg *pg, const char *challenger, pg_result_fn on_result,
+                              void *arg);
+bool store_challenge_answered_row(const PGresult *result);
+/* The leading daemon's answer to all who ask; term NULL: of one that is about to lead. */
+void store_answer_challenges(struct pg *pg, const struct term *term, pg_result_fn on_result,
+                             void *arg);
+enum store_lock { STORE_LOCK_WRITERS = 1, STORE_LOCK_LEADER = 2 };
+/* End the sessions that hold the lock; answers how many. */
+void store_end_holders(struct pg *pg, enum store_lock lock, pg_result_fn on_result, void *arg);
+int64_t store_end_holders_row(const PGresult *result);
 
 struct store_lead_row {
     int64_t epoch;

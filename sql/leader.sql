@@ -88,6 +88,58 @@ END
 $$;
 COMMENT ON FUNCTION foldd.save_cursor(bigint, text, bigint) IS 'For foldd: moves the cursor forward, never back.';
 
+-- R5: a leader that hangs (SIGSTOP, a lost network) keeps its session and with it the leader's lock.
+-- So a standby asks, and ends the sessions of a leader that does not answer in time.
+
+CREATE OR REPLACE FUNCTION foldd.challenge(challenger text) RETURNS text
+    LANGUAGE plpgsql VOLATILE
+AS $$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM foldd.challenges c WHERE c.asked_at < clock_timestamp() - interval '1 day';
+    INSERT INTO foldd.challenges (challenger, asked_at, answered)
+    VALUES (challenge.challenger, clock_timestamp(), false)
+    ON CONFLICT (challenger) DO UPDATE
+    SET asked_at = excluded.asked_at, answered = excluded.answered;
+    PERFORM pg_notify('foldd_challenge', '');
+    RETURN (SELECT l.instance FROM foldd.leader l);
+END
+$$;
+COMMENT ON FUNCTION foldd.challenge(text) IS
+    'For a standby: asks the leading daemon whether it is alive. Answers who leads, as far as known.';
+
+CREATE OR REPLACE FUNCTION foldd.challenge_answered(challenger text) RETURNS boolean
+    LANGUAGE sql VOLATILE
+AS $$
+    SELECT coalesce(bool_or(c.answered), false) FROM foldd.challenges c
+    WHERE c.challenger = challenge_answered.challenger
+$$;
+COMMENT ON FUNCTION foldd.challenge_answered(text) IS
+    'For a standby: whether its last question was answered.';
+
+CREATE OR REPLACE FUNCTION foldd.answer_challenges(epoch bigint, token text) RETURNS void
+    LANGUAGE sql VOLATILE
+AS $$
+    UPDATE foldd.challenges c SET answered = true
+    WHERE NOT c.answered
+      AND (answer_challenges.epoch = 0
+           OR EXISTS (SELECT FROM foldd.leader l WHERE l.epoch = answer_challenges.epoch
+                      AND l.token = answer_challenges.token))
+$$;
+COMMENT ON FUNCTION foldd.answer_challenges(bigint, text) IS
+    'For the leading daemon: answers all standbys, unless its term is over; epoch 0: its term is about to begin.';
+
+CREATE OR REPLACE FUNCTION foldd.end_holders(lock integer) RETURNS bigint
+    LANGUAGE sql VOLATILE
+AS $$
+    SELECT count(*) FILTER (WHERE pg_terminate_backend(k.pid)) FROM pg_locks k
+    WHERE k.locktype = 'advisory' AND k.classid = 1718578276 AND k.objid = lock::oid
+      AND k.objsubid = 2 AND k.granted AND k.pid <> pg_backend_pid()
+      AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+$$;
+COMMENT ON FUNCTION foldd.end_holders(integer) IS
+    'Ends the sessions that hold the writers'' lock (1) or the leader''s (2) in this database; answers how many. Needs their role or pg_signal_backend.';
+
 -- R28: after a restore that mixed two states.
 CREATE OR REPLACE FUNCTION foldd.repair(OUT documents bigint, OUT head bigint)
     LANGUAGE plpgsql VOLATILE

@@ -5,8 +5,9 @@
  * request: send, flush until done, consume, read results to NULL, call back, send the next.
  *
  * Failure modes: whatever makes libpq say CONNECTION_BAD ends in lost(): the connection is closed
- * first, then the owner is told, once. An error of a statement is only that request's. Callbacks
- * may close the connection; whoever calls one looks at the generation afterwards.
+ * first, then the owner is told, once. So does a server that says nothing for too long. An error of
+ * a statement is only that request's. Callbacks may close the connection; whoever calls one looks
+ * at the generation afterwards.
  */
 #include "pg.h"
 
@@ -23,6 +24,7 @@
 #include "conninfo.h"
 #include "log.h"
 #include "mem.h"
+#include "timer.h"
 
 enum pg_state { PG_CLOSED, PG_RESOLVING, PG_CONNECTING, PG_SETTING_UP, PG_READY };
 
@@ -48,6 +50,10 @@ struct pg {
     struct event *read_event;
     struct event *write_event;
     struct event *lost_event; /* pending: the loss will be told in the next pass of the loop */
+    struct event *deadline;   /* pending: of connecting, or of the request under way */
+    int64_t connect_ms;
+    int64_t request_ms;
+    void (*on_notify)(void *arg); /* may be NULL */
     struct conninfo *conninfo;
     struct evdns_getaddrinfo_request *lookup;
     STAILQ_HEAD(, request) queue; /* the first one is under way while sent is true */
@@ -57,6 +63,8 @@ struct pg {
     size_t prepared_count;
     PGresult *result; /* of the request under way: the last one that came */
 };
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg);
 
 struct pg *pg_new(struct event_base *base, struct evdns_base *dns, const char *name,
                   const char *setup, const struct pg_events *events)
@@ -68,7 +76,19 @@ struct pg *pg_new(struct event_base *base, struct evdns_base *dns, const char *n
     pg->setup = setup;
     pg->events = *events;
     STAILQ_INIT(&pg->queue);
+    pg->deadline = evtimer_new(base, on_deadline, pg);
     return pg;
+}
+
+void pg_set_deadlines(struct pg *pg, int64_t connect_ms, int64_t request_ms)
+{
+    pg->connect_ms = connect_ms;
+    pg->request_ms = request_ms;
+}
+
+void pg_set_notify(struct pg *pg, void (*on_notify)(void *arg))
+{
+    pg->on_notify = on_notify;
 }
 
 static void drop_events(struct pg *pg)
@@ -97,6 +117,7 @@ void pg_close(struct pg *pg)
     pg->state = PG_CLOSED;
     pg->sent = false;
     drop_events(pg);
+    evtimer_del(pg->deadline);
     if (pg->lookup != NULL)
         evdns_getaddrinfo_cancel(pg->lookup);
     pg->lookup = NULL;
@@ -121,6 +142,7 @@ void pg_free(struct pg *pg)
     if (pg == NULL)
         return;
     pg_close(pg);
+    event_free(pg->deadline);
     free(pg);
 }
 
@@ -128,6 +150,19 @@ static void lost(struct pg *pg, const struct err *err)
 {
     pg_close(pg);
     pg->events.on_lost(pg->events.arg, pg, err);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    struct pg *pg = arg;
+    struct err err;
+    (void)fd;
+    (void)what;
+    bool connecting = pg->state != PG_READY;
+    err_set(&err, ERR_TRANSIENT, "no answer for %lld ms",
+            (long long)(connecting ? pg->connect_ms : pg->request_ms));
+    snprintf(err.sqlstate, sizeof(err.sqlstate), connecting ? "08001" : "08006");
+    lost(pg, &err);
 }
 
 /* libpq ends its messages with a line end and may put several lines into one. */
@@ -185,6 +220,7 @@ static void on_set_up(void *arg, const PGresult *result, const struct err *err)
         return;
     }
     pg->state = PG_READY;
+    evtimer_del(pg->deadline);
     unsigned generation = pg->generation;
     pg->events.on_ready(pg->events.arg, pg);
     if (pg->generation == generation && !pg->sent)
@@ -295,6 +331,8 @@ void pg_open(struct pg *pg, const char *text)
 {
     pg_close(pg);
     pg->conninfo = conninfo_new(text);
+    if (pg->connect_ms > 0)
+        timer_set(pg->deadline, pg->connect_ms);
     const char *host = conninfo_needs_lookup(pg->conninfo);
     if (host == NULL) {
         connect_now(pg);
@@ -364,6 +402,8 @@ static void send_next(struct pg *pg)
     }
     pg->sent = true;
     pg->warned = false;
+    if (pg->request_ms > 0 && pg->state == PG_READY)
+        timer_set(pg->deadline, pg->request_ms);
     flush(pg);
 }
 
@@ -395,6 +435,8 @@ static void complete(struct pg *pg)
     PGresult *result = pg->result;
     pg->result = NULL;
     pg->sent = false;
+    if (pg->state == PG_READY)
+        evtimer_del(pg->deadline);
     if (request->preparing && result_ok(result)) {
         PQclear(result);
         note_prepared(pg, request->statement);
@@ -427,6 +469,18 @@ static void keep_result(struct pg *pg, PGresult *result)
     pg->result = result;
 }
 
+static void take_notifications(struct pg *pg)
+{
+    bool any = false;
+    PGnotify *note;
+    while ((note = PQnotifies(pg->conn)) != NULL) {
+        PQfreemem(note);
+        any = true;
+    }
+    if (any && pg->on_notify != NULL)
+        pg->on_notify(pg->events.arg);
+}
+
 static void on_io(evutil_socket_t fd, short what, void *arg)
 {
     struct pg *pg = arg;
@@ -451,6 +505,8 @@ static void on_io(evutil_socket_t fd, short what, void *arg)
     }
     if (pg->generation == generation && PQstatus(pg->conn) == CONNECTION_BAD)
         lost_conn(pg);
+    else if (pg->generation == generation)
+        take_notifications(pg);
 }
 
 static void submit(struct pg *pg, struct request *request)

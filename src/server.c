@@ -376,10 +376,16 @@ static void make_parts(struct server *server)
                                                                (size_t)config->fold_chunk_ops},
                                                       .lock_timeout_ms = config->lock_timeout_ms,
                                                       .fold_timeout_ms = config->fold_timeout_ms,
-                                                      .safety_poll_ms = config->safety_poll_ms};
+                                                      .safety_poll_ms = config->safety_poll_ms,
+                                                      .db_timeout_ms = config->db_timeout_ms};
     const struct await_queries queries = {query_is_open, query_cursor, query_head, query_decided,
                                           server};
-    server->leader = leader_new(server->base, server->dns, instance, &leader_events);
+    const struct leader_options leader_options = {.instance = instance,
+                                                  .lease_timeout_ms = config->lease_timeout_ms,
+                                                  .takeover_timeout_ms =
+                                                      config->takeover_timeout_ms,
+                                                  .db_timeout_ms = config->db_timeout_ms};
+    server->leader = leader_new(server->base, server->dns, &leader_options, &leader_events);
     server->ingest = ingest_new(server->base, &limits_of_ingest, &ingest_events);
     server->dispatch = dispatch_new(server->base, server->dns, &dispatch_options, &dispatch_events);
     server->await = await_new(server->base, &queries);

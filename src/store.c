@@ -48,8 +48,13 @@ const char store_setup_ingest[] =
 const char store_setup_reader[] =
     SETUP_COMMON SETUP_PLANS "SET statement_timeout = '60s'; SET lock_timeout = '30s';";
 
-const char store_setup_control[] = SETUP_COMMON SETUP_PLANS
-    "SET synchronous_commit = off; SET statement_timeout = '60s'; SET lock_timeout = '10s';";
+#define SETUP_CONTROL                                                                              \
+    SETUP_COMMON SETUP_PLANS                                                                       \
+        "SET synchronous_commit = off; SET statement_timeout = '60s'; SET lock_timeout = '10s';"
+
+const char store_setup_control[] = SETUP_CONTROL;
+
+const char store_setup_lease[] = SETUP_CONTROL "LISTEN foldd_challenge;";
 
 /* A fold lost with the last moments before a server crash is made again from the log (design 7). */
 char *store_setup_worker(int64_t fold_timeout_ms)
@@ -128,6 +133,68 @@ void store_try_lock(struct pg *pg, pg_result_fn on_result, void *arg)
 bool store_try_lock_row(const PGresult *result)
 {
     return pg_get_bool(result, 0, 0);
+}
+
+void store_challenge(struct pg *pg, const char *challenger, pg_result_fn on_result, void *arg)
+{
+    static const struct pg_statement statement = {.name = "challenge",
+                                                  .sql = "SELECT foldd.challenge($1)",
+                                                  .param_count = 1,
+                                                  .types = {PG_TEXT}};
+    struct pg_params params = {0};
+    pg_param_text(&params, text(challenger));
+    send(pg, &statement, &params, on_result, arg);
+}
+
+struct span store_challenge_row(const PGresult *result)
+{
+    return pg_get_text(result, 0, 0);
+}
+
+void store_challenge_answered(struct pg *pg, const char *challenger, pg_result_fn on_result,
+                              void *arg)
+{
+    static const struct pg_statement statement = {.name = "challenge_answered",
+                                                  .sql = "SELECT foldd.challenge_answered($1)",
+                                                  .param_count = 1,
+                                                  .types = {PG_TEXT}};
+    struct pg_params params = {0};
+    pg_param_text(&params, text(challenger));
+    send(pg, &statement, &params, on_result, arg);
+}
+
+bool store_challenge_answered_row(const PGresult *result)
+{
+    return pg_get_bool(result, 0, 0);
+}
+
+void store_answer_challenges(struct pg *pg, const struct term *term, pg_result_fn on_result,
+                             void *arg)
+{
+    static const struct pg_statement statement = {.name = "answer_challenges",
+                                                  .sql = "SELECT foldd.answer_challenges($1, $2)",
+                                                  .param_count = 2,
+                                                  .types = {PG_INT8, PG_TEXT}};
+    static const struct term none = {0};
+    struct pg_params params = {0};
+    param_term(&params, term == NULL ? &none : term);
+    send(pg, &statement, &params, on_result, arg);
+}
+
+void store_end_holders(struct pg *pg, enum store_lock lock, pg_result_fn on_result, void *arg)
+{
+    static const struct pg_statement statement = {.name = "end_holders",
+                                                  .sql = "SELECT foldd.end_holders($1)",
+                                                  .param_count = 1,
+                                                  .types = {PG_INT4}};
+    struct pg_params params = {0};
+    pg_param_int4(&params, (int32_t)lock);
+    send(pg, &statement, &params, on_result, arg);
+}
+
+int64_t store_end_holders_row(const PGresult *result)
+{
+    return pg_get_int8(result, 0, 0);
 }
 
 void store_lead(struct pg *pg, const char *token, const char *instance, int64_t known_head,

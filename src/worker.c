@@ -54,6 +54,8 @@ void worker_init(struct worker *worker, struct dispatch *dispatch, struct evdns_
     const struct pg_events events = {on_ready, on_lost, worker};
     worker->dispatch = dispatch;
     worker->pg = pg_new(dispatch->base, dns, "foldd worker", dispatch->worker_setup, &events);
+    pg_set_deadlines(worker->pg, dispatch->options.db_timeout_ms,
+                     dispatch->options.fold_timeout_ms + dispatch->options.db_timeout_ms);
     TAILQ_INIT(&worker->docs);
 }
 

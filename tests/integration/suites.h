@@ -33,5 +33,6 @@ Suite *plans_suite(void);
 Suite *json_suite(void);
 Suite *clients_suite(void);
 Suite *reload_suite(void);
+Suite *takeover_suite(void);
 
 #endif
