@@ -18,7 +18,7 @@ static int run_suites(void)
         database_suite, start_suite,    standalone_suite, import_suite,  idle_suite,
         operate_suite,  sql_suite,      restored_suite,   tasks_suite,   faults_suite,
         log_suite,      pooler_suite,   disk_suite,       life_suite,    plans_suite,
-        json_suite,     takeover_suite, clients_suite,    reload_suite,
+        json_suite,     takeover_suite, soak_suite,       clients_suite, reload_suite,
     };
     SRunner *runner = srunner_create(NULL);
     for (size_t i = 0; i < sizeof suites / sizeof suites[0]; i++)

@@ -33,6 +33,7 @@ Suite *plans_suite(void);
 Suite *json_suite(void);
 Suite *clients_suite(void);
 Suite *reload_suite(void);
+Suite *soak_suite(void);
 Suite *takeover_suite(void);
 
 #endif
