@@ -78,6 +78,8 @@ struct clients {
     size_t load;  /* bytes under way of all, as each was counted last */
     size_t freed; /* what connections that are gone held, and the system has not got back */
     int64_t last_id;
+    int readers; /* connections that were read in this turn */
+    int share;   /* lines that each of them may have in the next one */
     bool stopped;
 };
 
@@ -93,6 +95,9 @@ bool client_is_full(struct client *client);
 struct slot *client_add_slot(struct client *client, size_t bytes);
 
 /* --- client_read.c */
+
+/* A turn is over: what each connection may send in the next one follows from how many did. */
+void clients_share_turn(struct clients *clients);
 
 /* Read from the connection or not, as its state says. */
 void client_set_reading(struct client *client);

@@ -43,6 +43,7 @@ struct clients *clients_new(struct event_base *base, const struct client_limits 
     TAILQ_INIT(&clients->blocked);
     TAILQ_INIT(&clients->granted);
     TAILQ_INIT(&clients->held);
+    clients_share_turn(clients);
     overdue_init(&clients->half_lines, base, limits->line_timeout_ms, client_on_line_overdue,
                  clients);
     overdue_init(&clients->wanted, base, GRANT_MS, client_on_grant_overdue, clients);
@@ -426,6 +427,8 @@ static void on_trim_timer(evutil_socket_t fd, short what, void *arg)
 void clients_turn(struct clients *clients)
 {
     struct client *client;
+    if (clients->readers > 0)
+        clients_share_turn(clients);
     while ((client = TAILQ_FIRST(&clients->dirty)) != NULL) {
         TAILQ_REMOVE(&clients->dirty, client, dirty_link);
         client->dirty = false;

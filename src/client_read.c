@@ -12,6 +12,8 @@
 enum {
     READ_BYTES = 64 * 1024, /* per connection and turn: nobody starves the others */
     LINES_PER_TURN = 256,   /* the same for requests that are cheap to send and dear to answer */
+    LINES_OF_ALL = 1024,    /* in a turn, shared by those who send much: others' answers wait for it */
+    LINES_AT_LEAST = 8,
     SHORT_LINE = 16 * 1024, /* what every connection may have of a line */
 };
 
@@ -179,13 +181,23 @@ static void watch_half_line(struct client *client, bool is_new)
     }
 }
 
+void clients_share_turn(struct clients *clients)
+{
+    int share = LINES_OF_ALL / (clients->readers > 0 ? clients->readers : 1);
+    clients->share = share > LINES_PER_TURN   ? LINES_PER_TURN
+                     : share < LINES_AT_LEAST ? LINES_AT_LEAST
+                                              : share;
+    clients->readers = 0;
+}
+
 /* Lines that are in the buffer, until there are no more or the connection has to wait. */
 static enum line_status take_some_lines(struct client *client, int *taken)
 {
     enum line_status status = LINE_READY;
     struct span line;
+    client->clients->readers++;
     while (status == LINE_READY && client->no_room == NULL && !client->closing) {
-        if (*taken == LINES_PER_TURN) {
+        if (*taken >= client->clients->share) {
             client->more = true;
             break;
         }

@@ -260,7 +260,7 @@ START_TEST(too_few_connections)
 {
     struct env *env = ENV();
     const char *role = env_printf(env, "r_%s", env->name);
-    sql(env, "create role %s login connection limit 5; grant create on database \"%s\" to %s", role,
+    sql(env, "create role %s login connection limit 6; grant create on database \"%s\" to %s", role,
         env->database, role);
     struct daemon *daemon = daemon_start(
         env,
