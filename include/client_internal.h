@@ -25,10 +25,11 @@ struct client {
     TAILQ_ENTRY(client) link;
     TAILQ_ENTRY(client) dirty_link;
     TAILQ_ENTRY(client) blocked_link;
-    TAILQ_ENTRY(client) long_link; /* in clients->granted or held, as input_state says */
-    struct overdue_node half_line; /* runs while a line has begun */
-    struct overdue_node grant;     /* runs while others wait for the memory that it has */
-    struct overdue_node unread;    /* runs while replies are not taken */
+    TAILQ_ENTRY(client) greedy_link; /* while more is true */
+    TAILQ_ENTRY(client) long_link;   /* in clients->granted or held, as input_state says */
+    struct overdue_node half_line;   /* runs while a line has begun */
+    struct overdue_node grant;       /* runs while others wait for the memory that it has */
+    struct overdue_node unread;      /* runs while replies are not taken */
     struct clients *clients;
     int fd;
     int64_t id;
@@ -66,6 +67,7 @@ struct clients {
     struct client_list all;
     struct client_list dirty;
     struct client_list blocked;
+    struct client_list greedy; /* have lines left from their last turn; the next turns are theirs */
     struct client_list granted;
     struct client_list held; /* who waits first comes first */
     size_t grants;
@@ -96,8 +98,11 @@ struct slot *client_add_slot(struct client *client, size_t bytes);
 
 /* --- client_read.c */
 
-/* A turn is over: what each connection may send in the next one follows from how many did. */
+/* A turn is over: who had lines left goes on in the next one, the first in line and not all at
+ * once, with what follows from how many were read. */
 void clients_share_turn(struct clients *clients);
+/* The connection has lines left, or no more. */
+void client_set_more(struct client *client, bool more);
 
 /* Read from the connection or not, as its state says. */
 void client_set_reading(struct client *client);

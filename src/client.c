@@ -41,6 +41,7 @@ struct clients *clients_new(struct event_base *base, const struct client_limits 
     TAILQ_INIT(&clients->all);
     TAILQ_INIT(&clients->dirty);
     TAILQ_INIT(&clients->blocked);
+    TAILQ_INIT(&clients->greedy);
     TAILQ_INIT(&clients->granted);
     TAILQ_INIT(&clients->held);
     clients_share_turn(clients);
@@ -90,6 +91,7 @@ void client_die(struct client *client)
     if (client->dead)
         return;
     client->dead = true;
+    client_set_more(client, false);
     event_del(client->read_event);
     event_del(client->write_event);
     if (client->no_room != NULL)
@@ -403,8 +405,8 @@ static void client_turn(struct client *client)
         client_take_lines(client);
     }
     /* Written, and everything that had been read by then has had its answer. */
-    if (client->failing && client->refusal == NULL && !client->paused && client->no_room == NULL &&
-        evbuffer_get_length(client->output) == 0)
+    if (client->failing && client->refusal == NULL && !client->paused && !client->more &&
+        client->no_room == NULL && evbuffer_get_length(client->output) == 0)
         client->failing = false;
     if (STAILQ_EMPTY(&client->slots) && client->closing &&
         evbuffer_get_length(client->output) == 0) {
@@ -427,7 +429,7 @@ static void on_trim_timer(evutil_socket_t fd, short what, void *arg)
 void clients_turn(struct clients *clients)
 {
     struct client *client;
-    if (clients->readers > 0)
+    if (clients->readers > 0 || !TAILQ_EMPTY(&clients->greedy))
         clients_share_turn(clients);
     while ((client = TAILQ_FIRST(&clients->dirty)) != NULL) {
         TAILQ_REMOVE(&clients->dirty, client, dirty_link);

@@ -12,15 +12,16 @@
 enum {
     READ_BYTES = 64 * 1024, /* per connection and turn: nobody starves the others */
     LINES_PER_TURN = 256,   /* the same for requests that are cheap to send and dear to answer */
-    LINES_OF_ALL = 1024,    /* in a turn, shared by those who send much: others' answers wait for it */
-    LINES_AT_LEAST = 8,
+    LINES_OF_ALL = 256,  /* in a turn, shared by those who send much: others' answers wait for it */
+    GREEDY_PER_TURN = 8, /* connections that go on with what they sent before */
     SHORT_LINE = 16 * 1024, /* what every connection may have of a line */
 };
 
 void client_set_reading(struct client *client)
 {
-    bool want = !client->paused && client->input_state != INPUT_HELD && client->no_room == NULL &&
-                !client->eof && !client->closing && !client->dead && !client->clients->stopped;
+    bool want = !client->paused && !client->more && client->input_state != INPUT_HELD &&
+                client->no_room == NULL && !client->eof && !client->closing && !client->dead &&
+                !client->clients->stopped;
     if (want)
         event_add(client->read_event, NULL);
     else
@@ -181,13 +182,31 @@ static void watch_half_line(struct client *client, bool is_new)
     }
 }
 
+void client_set_more(struct client *client, bool more)
+{
+    if (client->more == more)
+        return;
+    client->more = more;
+    if (more)
+        TAILQ_INSERT_TAIL(&client->clients->greedy, client, greedy_link);
+    else
+        TAILQ_REMOVE(&client->clients->greedy, client, greedy_link);
+}
+
 void clients_share_turn(struct clients *clients)
 {
-    int share = LINES_OF_ALL / (clients->readers > 0 ? clients->readers : 1);
-    clients->share = share > LINES_PER_TURN   ? LINES_PER_TURN
-                     : share < LINES_AT_LEAST ? LINES_AT_LEAST
-                                              : share;
+    int readers = clients->readers < GREEDY_PER_TURN ? clients->readers : GREEDY_PER_TURN;
+    int share = LINES_OF_ALL / (readers > 0 ? readers : 1);
+    clients->share = share > LINES_PER_TURN ? LINES_PER_TURN : share;
     clients->readers = 0;
+    /* Not where the lines were left: the loop would come back to them in the same pass. */
+    int count = 0;
+    struct client *client;
+    TAILQ_FOREACH(client, &clients->greedy, greedy_link)
+        if (count++ < GREEDY_PER_TURN)
+            event_active(client->read_event, EV_READ, 0);
+        else
+            break;
 }
 
 /* Lines that are in the buffer, until there are no more or the connection has to wait. */
@@ -198,7 +217,7 @@ static enum line_status take_some_lines(struct client *client, int *taken)
     client->clients->readers++;
     while (status == LINE_READY && client->no_room == NULL && !client->closing) {
         if (*taken >= client->clients->share) {
-            client->more = true;
+            client_set_more(client, true);
             break;
         }
         if (line_pending(&client->input) > 0 && client_is_full(client)) {
@@ -238,8 +257,6 @@ void client_take_lines(struct client *client)
     else
         overdue_stop(&client->clients->half_lines, &client->half_line);
     client_set_reading(client);
-    if (client->more)
-        event_active(client->read_event, EV_READ, 0);
     client_mark_dirty(client);
 }
 
@@ -248,7 +265,7 @@ void client_on_read(evutil_socket_t fd, short what, void *arg)
     struct client *client = arg;
     (void)what;
     if (client->more) {
-        client->more = false;
+        client_set_more(client, false);
         client_take_lines(client);
         return;
     }

@@ -15,7 +15,7 @@
 #include "harness.h"
 #include "suites.h"
 
-enum { EVIL_PROCESSES = 4, EVIL_CLIENTS = 25 /* of each */, SAMPLES = 400 };
+enum { EVIL_PROCESSES = 1, EVIL_CLIENTS = 100 /* of each */, SAMPLES = 400 };
 
 static bool is_large(void)
 {
@@ -102,6 +102,9 @@ static void evil_step(struct evil *evil, const char *path, uint64_t *random, lon
 
 static void be_evil(const char *path, long target, uint64_t random)
 {
+    /* What it sends shall be in the way, not the processor's time that sending takes. */
+    if (nice(19) < 0)
+        _exit(1);
     struct evil clients[EVIL_CLIENTS] = {0};
     struct pollfd fds[EVIL_CLIENTS];
     long lines = 0;
@@ -172,15 +175,21 @@ START_TEST(garbage_leaves_a_good_client_alone)
     int rounds = 0;
     do {
         int64_t p99 = p99_us(conn, &number);
+        bool over = !any_child_runs(children);
+        if (over && rounds > 0)
+            break; /* not all of these samples were disturbed */
         worst = p99 > worst ? p99 : worst;
         sum += p99;
         rounds++;
         ck_assert_int_lt(daemon_proc_status(daemon, "VmRSS"), TEST_RSS_MAX_KIB);
-    } while (any_child_runs(children));
+        if (over)
+            break;
+    } while (true);
     printf("garbage: %ld lines; p99 of a good client's acknowledgements %lld us before, %lld us on "
            "average meanwhile, at worst %lld us; %lld KiB\n",
            lines, (long long)before, (long long)(sum / rounds), (long long)worst,
            (long long)daemon_proc_status(daemon, "VmRSS"));
+    fflush(stdout);
     /* A small run is over before it says anything about time. */
     if (is_large())
         ck_assert_int_lt(sum / rounds, 10 * before);
