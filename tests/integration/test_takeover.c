@@ -137,8 +137,9 @@ START_TEST(leader_that_waits_is_not_deposed)
     conn_flush(conn);
     /* Four challenges are out and answered. */
     for (int i = 0; i < 4; i++) {
-        const char *asked =
-            env_keep(env, mem_strdup(sql_text(env, "select max(asked_at) from foldd.challenges")));
+        const char *asked = env_keep(
+            env, mem_strdup(sql_text(env, "select coalesce(max(asked_at), '-infinity') from"
+                                          " foldd.challenges")));
         sql_wait(env, "t", "select bool_or(answered and asked_at > '%s') from foldd.challenges",
                  asked);
     }

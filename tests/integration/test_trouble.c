@@ -81,7 +81,8 @@ START_TEST(parked_document_survives_restarts)
     poison_make(env, "d7");
     for (int round = 1; round < 7; round++) {
         write_round(conn, round);
-        sql_wait(env, "1", "select count(*) from foldd.parked");
+        if (round < 6) /* later it is healed, and may be folded already */
+            sql_wait(env, "1", "select count(*) from foldd.parked");
         expect_others_go_on(env, conn, round);
         if (round % 2 == 0)
             daemon_stop(daemon);
