@@ -135,6 +135,11 @@ AS $$
     SELECT count(*) FILTER (WHERE pg_terminate_backend(k.pid)) FROM pg_locks k
     WHERE k.locktype = 'advisory' AND k.classid = 1718578276 AND k.objid = lock::oid
       AND k.objsubid = 2 AND k.granted AND k.pid <> pg_backend_pid()
+      -- Whoever has the writers' lock for itself alone is foldd.repair(), or has just begun to lead.
+      AND NOT EXISTS (
+          SELECT FROM pg_locks w
+          WHERE w.pid = k.pid AND w.locktype = 'advisory' AND w.classid = 1718578276
+            AND w.objid = 1 AND w.objsubid = 2 AND w.granted AND w.mode = 'ExclusiveLock')
       AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 $$;
 COMMENT ON FUNCTION foldd.end_holders(integer) IS

@@ -171,6 +171,22 @@ START_TEST(writers_that_hang_are_ended)
 }
 END_TEST
 
+/* foldd.repair() has the leader's lock, too, and takes its time. */
+START_TEST(repair_is_not_ended)
+{
+    struct env *env = ENV();
+    daemon_stop(start_first(env));
+    PGconn *session = sql_session(env);
+    sql_wait(env, "0", "select count(*) from pg_locks where locktype = 'advisory'");
+    sql_in(session, "begin; select foldd.repair()");
+    struct daemon *daemon = start_second(env, "second.sock");
+    daemon_wait_log(daemon, "sessions_ended count=0");
+    sql_in(session, "commit");
+    wait_role(daemon, "leader");
+    env_free(env);
+}
+END_TEST
+
 /* The leader is killed under load again and again while another stands by: nothing is lost, nothing
  * is there twice. LARGE=1: 50 times. */
 START_TEST(leaders_killed_under_load)
@@ -274,6 +290,7 @@ Suite *takeover_suite(void)
     tcase_add_test(tcase, clients_of_a_leader_that_hung_are_answered);
     tcase_add_test(tcase, leader_that_waits_is_not_deposed);
     tcase_add_test(tcase, writers_that_hang_are_ended);
+    tcase_add_test(tcase, repair_is_not_ended);
     tcase_add_test(tcase, leaders_killed_under_load);
     tcase_add_loop_test(tcase, silent_sessions_are_given_up, 0, 3);
     suite_add_tcase(suite, tcase);
