@@ -140,7 +140,7 @@ static bool pull(struct conn *conn)
     return got >= 0 || conn->eof;
 }
 
-bool conn_pump(struct conn *const *conns, size_t count, int ms)
+static bool pump_once(struct conn *const *conns, size_t count, int ms)
 {
     struct pollfd fds[64];
     ck_assert(count <= 64);
@@ -158,6 +158,19 @@ bool conn_pump(struct conn *const *conns, size_t count, int ms)
             moved = push(conns[i]) || moved;
     }
     return moved;
+}
+
+/* A socket may be ready and yet take and give nothing, and a signal may end the waiting. */
+bool conn_pump(struct conn *const *conns, size_t count, int ms)
+{
+    int64_t end = now_ms() + ms;
+    int64_t left = ms;
+    do {
+        if (pump_once(conns, count, (int)left))
+            return true;
+        left = end - now_ms();
+    } while (left > 0);
+    return false;
 }
 
 void conn_flush(struct conn *conn)

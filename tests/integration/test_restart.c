@@ -128,6 +128,8 @@ START_TEST(live_operations_during_catch_up)
         ck_assert_int_le(now_ms() - asked, 200);
     }
     barrier(conn);
+    /* A barrier passes what was carried while folding stood still. */
+    sql_wait(env, "0", "select count(*) from foldd.parked");
     expect_load(load, 0);
     expect_model(env);
     ck_assert_int_le(daemon_proc_status(daemon, "VmHWM"), TEST_RSS_MAX_KIB);

@@ -123,7 +123,7 @@ END_TEST
 START_TEST(leader_that_waits_is_not_deposed)
 {
     struct env *env = ENV();
-    struct daemon *first = start_first(env);
+    struct daemon *first = daemon_start(env, "lease_timeout=500ms", "takeover_timeout=500ms", NULL);
     struct conn *conn = conn_open(first);
     PGconn *session = sql_session(env);
     ask(conn, "{'document':'d','action':'create','fields':{}}");
