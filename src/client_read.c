@@ -11,9 +11,8 @@
 
 enum {
     READ_BYTES = 64 * 1024, /* per connection and turn: nobody starves the others */
-    LINES_PER_TURN = 256,   /* the same for requests that are cheap to send and dear to answer */
-    LINES_OF_ALL = 256,  /* in a turn, shared by those who send much: others' answers wait for it */
-    GREEDY_PER_TURN = 8, /* connections that go on with what they sent before */
+    LINES_PER_TURN = 256,   /* of all who send much together: others' answers wait for them */
+    GREEDY_PER_TURN = 8,    /* connections that go on with what they sent before */
     SHORT_LINE = 16 * 1024, /* what every connection may have of a line */
 };
 
@@ -109,7 +108,6 @@ static void take_line(struct client *client, struct span line)
     TAILQ_INSERT_TAIL(&clients->blocked, client, blocked_link);
 }
 
-/* Answer with an error what cannot be a line, and end the connection behind that. */
 void client_end_with_error(struct client *client, enum reply_code code, const char *message)
 {
     client->lines++;
@@ -196,8 +194,7 @@ void client_set_more(struct client *client, bool more)
 void clients_share_turn(struct clients *clients)
 {
     int readers = clients->readers < GREEDY_PER_TURN ? clients->readers : GREEDY_PER_TURN;
-    int share = LINES_OF_ALL / (readers > 0 ? readers : 1);
-    clients->share = share > LINES_PER_TURN ? LINES_PER_TURN : share;
+    clients->share = LINES_PER_TURN / (readers > 0 ? readers : 1);
     clients->readers = 0;
     /* Not where the lines were left: the loop would come back to them in the same pass. */
     int count = 0;

@@ -56,12 +56,13 @@ struct leader {
     int64_t backend;     /* of the ingest connection */
     int backend_looks;   /* to come, whether it is still the same */
     unsigned failures;
-    unsigned looks;   /* for the lock, on this connection */
-    bool known;       /* the schema was there once */
-    bool locked;      /* it has the leader's lock */
-    bool taking;      /* foldd.lead() is under way */
-    bool asking;      /* standby: a challenge is out */
-    int64_t asked_ms; /* when the last one went out, or was answered */
+    unsigned looks;    /* for the lock, on this connection */
+    bool known;        /* the schema was there once */
+    bool locked;       /* it has the leader's lock */
+    bool taking;       /* foldd.lead() is under way */
+    bool asking;       /* standby: a challenge is out */
+    int64_t asked_ms;  /* when the last one was out, or was answered */
+    int64_t looked_ms; /* when the last look for an answer began */
     bool stopped;
 };
 
@@ -304,7 +305,8 @@ static void on_answered(void *arg, const PGresult *result, const struct err *err
     else if (!leader->asking)
         return;
     else if (!store_challenge_answered_row(result)) {
-        if (clock_mono_ms() - leader->asked_ms >= leader->options.lease_timeout_ms)
+        /* By when the look began: a standby that stood still itself has read an old answer. */
+        if (leader->looked_ms - leader->asked_ms >= leader->options.lease_timeout_ms)
             depose(leader);
     } else {
         leader->asking = false;
@@ -321,6 +323,7 @@ static void on_challenged(void *arg, const PGresult *result, const struct err *e
         leader->asking = false;
         return;
     }
+    leader->asked_ms = clock_mono_ms();
     struct span who = store_challenge_row(result);
     if (who.data != NULL)
         snprintf(leader->error, sizeof(leader->error), "another instance leads: %.*s", (int)who.len,
@@ -332,6 +335,7 @@ static void challenge(struct leader *leader)
 {
     int64_t now_ms = clock_mono_ms();
     if (leader->asking) {
+        leader->looked_ms = now_ms;
         store_challenge_answered(leader->lease, leader->instance, on_answered, leader);
     } else if (leader->asked_ms == 0 ||
                now_ms - leader->asked_ms >= leader->options.lease_timeout_ms) {

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * Long, because every statement stands here and nowhere else: each is its text, its parameters and
+ * how its rows are read, and one says nothing about another.
+ */
 #include "store.h"
 
 #include <stdlib.h>
